@@ -2,7 +2,8 @@
 #
 #   native     this machine's processor: for those who build for themselves
 #   dispatch   several sets of instructions, from which the program chooses when it starts, so that
-#              one binary runs on any x86-64: for packages. Elsewhere it is the compiler's default
+#              one binary runs on any x86-64, or on any 64-bit ARM: for packages. Elsewhere it is the
+#              compiler's default
 #   default    whatever the compiler and its flags say
 #   NAME       -march=NAME
 #
@@ -19,30 +20,29 @@ set(AXONN_MARCH "native" CACHE STRING
 set(AXONN_KERNEL_SETS ${AXONN_MARCH})
 set(AXONN_KERNEL_FLAGS -march=${AXONN_MARCH})  # those of other code for this build's processor
 set(AXONN_FOR_EACH_SET)  # attribute of functions that are compiled for each set within one source
-set(axonn_processor_sets)
+# axonn/compute/ops/cpu/processor_ARCHITECTURE.cpp tells which sets the processor has.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
-  # What x86-64-v3 and v4 add, as far as compilers use it; processors with AVX2 have the rest.
-  set(axonn_features_avx2 avx2 bmi bmi2 fma)
-  set(axonn_features_avx512 ${axonn_features_avx2} avx512f avx512bw avx512cd avx512dq avx512vl)
-  set(axonn_features_avx512-bf16 ${axonn_features_avx512} avx512bf16)
-  foreach(name avx2 avx512 avx512-bf16)
-    list(TRANSFORM axonn_features_${name} REPLACE "(.+)" "__builtin_cpu_supports(\"\\1\")"
-         OUTPUT_VARIABLE tests)
-    list(JOIN tests " && " test)
-    string(APPEND axonn_processor_sets "  if (set == \"${name}\") return ${test};\n")
-  endforeach()
+  set(AXONN_ARCHITECTURE x86_64)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(AXONN_ARCHITECTURE aarch64)
+else()
+  set(AXONN_ARCHITECTURE other)
 endif()
 if(AXONN_MARCH STREQUAL "dispatch")
   set(AXONN_KERNEL_SETS plain)
   set(AXONN_KERNEL_FLAGS)
   set(axonn_flags_plain)
-  if(axonn_processor_sets)
+  if(AXONN_ARCHITECTURE STREQUAL "x86_64")
     list(APPEND AXONN_KERNEL_SETS avx2 avx512 avx512-bf16)
     set(AXONN_FOR_EACH_SET
         [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]])
     set(axonn_flags_avx2 -march=x86-64-v3)
     set(axonn_flags_avx512 -march=x86-64-v4 -mprefer-vector-width=512)
     set(axonn_flags_avx512-bf16 ${axonn_flags_avx512} -mavx512bf16)
+  elseif(AXONN_ARCHITECTURE STREQUAL "aarch64")
+    set(AXONN_KERNEL_SETS neon neon-bf16)
+    set(axonn_flags_neon)
+    set(axonn_flags_neon-bf16 -march=armv8.2-a+bf16)
   endif()
 elseif(AXONN_MARCH STREQUAL "default")
   set(AXONN_KERNEL_FLAGS)
@@ -50,7 +50,7 @@ else()
   set(axonn_flags_${AXONN_MARCH} ${AXONN_KERNEL_FLAGS})
 endif()
 
-# kernel_sets.h: the table of sets, and whether the processor has them.
+# kernel_sets.h: the table of sets.
 set(axonn_factories)
 set(axonn_kernel_sets)
 foreach(name IN LISTS AXONN_KERNEL_SETS)
@@ -63,24 +63,47 @@ list(JOIN axonn_kernel_sets ", " axonn_kernel_sets)
 configure_file(${PROJECT_SOURCE_DIR}/axonn/compute/ops/cpu/kernel_sets.h.in
                ${PROJECT_BINARY_DIR}/include/axonn/compute/ops/cpu/kernel_sets.h @ONLY)
 
-# Sets FOLDER to one with axonn/compute/ops/cpu/registers.h for a set: by AVX-512's bf16
-# instructions, or
-# portable.
+# Sets VARIABLE to whether the compiler has what CODE uses, with the flags of a set.
+function(axonn_set_compiles variable set code)
+  list(JOIN axonn_flags_${set} " " CMAKE_REQUIRED_FLAGS)
+  string(MAKE_C_IDENTIFIER ${variable}_${set} has)
+  check_cxx_source_compiles("${code}\nint main() {}" ${has})
+  set(${variable} ${${has}} PARENT_SCOPE)
+endfunction()
+
+# Sets FOLDER to one with the headers of axonn/compute/ops/cpu/ that differ between sets:
+# architecture.h, registers.h, and the arithmetic.h and bf16.h on which a registers.h is built that
+# is not by AVX-512's bf16 instructions.
 function(axonn_registers folder set)
-  set(CMAKE_REQUIRED_FLAGS ${axonn_flags_${set}})
-  list(JOIN CMAKE_REQUIRED_FLAGS " " CMAKE_REQUIRED_FLAGS)
-  string(MAKE_C_IDENTIFIER AXONN_AVX512_BF16_${set} has_bf16)
-  check_cxx_source_compiles([[
+  axonn_set_compiles(AXONN_AVX512_BF16 ${set} [[
 #include <immintrin.h>
-__m512 dot(__m512 sum, __m512bh a, __m512bh b) { return _mm512_dpbf16_ps(sum, a, b); }
-int main() {}]] ${has_bf16})
+__m512 dot(__m512 sum, __m512bh a, __m512bh b) { return _mm512_dpbf16_ps(sum, a, b); }]])
+  axonn_set_compiles(AXONN_NEON_BF16 ${set} [[
+#include <arm_neon.h>
+float32x4_t dot(float32x4_t sum, bfloat16x8_t a) { return vbfdotq_f32(sum, a, a); }]])
+  set(registers portable)
+  set(arithmetic portable)
   set(bf16 portable)
-  if(${has_bf16})
-    set(bf16 avx512)
+  if(AXONN_AVX512_BF16)
+    set(registers avx512)
+  elseif(AXONN_ARCHITECTURE STREQUAL "aarch64")
+    set(arithmetic neon)
+    set(bf16 neon)
+    if(AXONN_NEON_BF16)
+      set(bf16 bfdot)
+    endif()
   endif()
   set(into ${PROJECT_BINARY_DIR}/include/${set})
-  configure_file(${PROJECT_SOURCE_DIR}/axonn/compute/ops/cpu/registers_${bf16}.h
-                 ${into}/axonn/compute/ops/cpu/registers.h COPYONLY)
+  set(axonn_arm64 false)
+  if(AXONN_ARCHITECTURE STREQUAL "aarch64")
+    set(axonn_arm64 true)
+  endif()
+  configure_file(${PROJECT_SOURCE_DIR}/axonn/compute/ops/cpu/architecture.h.in
+                 ${into}/axonn/compute/ops/cpu/architecture.h @ONLY)
+  foreach(header registers arithmetic bf16)
+    configure_file(${PROJECT_SOURCE_DIR}/axonn/compute/ops/cpu/${header}_${${header}}.h
+                   ${into}/axonn/compute/ops/cpu/${header}.h COPYONLY)
+  endforeach()
   set(${folder} ${into} PARENT_SCOPE)
 endfunction()
 

@@ -182,7 +182,7 @@ int run_info(const Arguments& arguments) {
   std::ranges::for_each(runs, describe_runs);
   if (!runs.empty()) return 0;
   const BuildInfo& build = build_info();
-  line("axonn", fmt::format("{}, {} build", build.version, build.type));
+  line("axonn", fmt::format("{}, {} build for {}", build.version, build.type, machine_name()));
   line("compiler",
        fmt::format("{}, kernels for {}", build.compiler, fmt::join(cpu::kernel_sets(), ", ")));
   line("flags", std::string(build.flags));
@@ -207,7 +207,7 @@ int run_info(const Arguments& arguments) {
                        ::sysconf(_SC_NPROCESSORS_ONLN)));
   line("", fmt::format("has {}; in use: {}{}", cpu::processor_instructions(),
                        cpu::instructions_in_use(),
-                       cpu::library_multiplies_bf16() ? "" : "; bf16 is multiplied as f32"));
+                       cpu::multiplies_bf16() ? "" : "; bf16 is multiplied as f32"));
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   line("", fmt::format("{} of memory, {} free", format_bytes(::sysconf(_SC_PHYS_PAGES) * page),
                        format_bytes(::sysconf(_SC_AVPHYS_PAGES) * page)));

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "axonn/compute/ops/cpu/architecture.h"
+
 namespace axonn::cpu {
 
 constexpr int kLanes = 16;
@@ -16,12 +18,13 @@ constexpr int round_up(int count, int multiple) {
 /// The widest register of this build's processor, and what instructions make of its bits.
 struct Registers {
   static constexpr int kBytes = __BIGGEST_ALIGNMENT__, kEach = kBytes / 4;
-  /// That instructions can name: twice as many from AVX-512 on.
-  static constexpr int kCount = kBytes == 64 ? 32 : 16;
+  /// That instructions can name: on x86-64 twice as many from AVX-512 on.
+  static constexpr int kCount = kArm64 || kBytes == 64 ? 32 : 16;
   using Register = float __attribute__((vector_size(kBytes), may_alias));
   using Unaligned = float __attribute__((vector_size(kBytes), aligned(4), may_alias));
   using Doubles = double __attribute__((vector_size(kBytes), may_alias));
   using Words = std::uint32_t __attribute__((vector_size(kBytes), may_alias));
+  using HalfWords = std::uint16_t __attribute__((vector_size(kBytes / 2), aligned(2), may_alias));
 };
 
 namespace detail {

@@ -1,13 +1,14 @@
 #include "axonn/compute/ops/cpu/instructions.h"
 
 #include <algorithm>
-#include <array>
+#include <cstddef>
 #include <iterator>
 #include <memory>
 
 #include "axonn/compute/ops/backend.h"
 #include "axonn/compute/ops/cpu/kernel_sets.h"
 #include "axonn/compute/ops/cpu/matmul/onednn.h"
+#include "axonn/compute/ops/cpu/processor.h"
 #include "axonn/foundation/base/check.h"
 
 namespace axonn {
@@ -16,33 +17,51 @@ namespace cpu {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> kSets{"plain", "avx2", "avx512", "avx512-bf16"};
-/// oneDNN's names of the sets.
-constexpr std::array kSetsOfLibrary{dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2, dnnl_cpu_isa_avx512_core,
-                                    dnnl_cpu_isa_avx512_core_bf16};
+/// The place of a set among those of this architecture; their number if it is another name.
+std::size_t place_of(std::string_view name) {
+  const auto sets = processor_sets();
+  return std::ranges::find(sets, name, &InstructionSet::name) - sets.begin();
+}
 
-/// Whether oneDNN may use these instructions. Its sets contain the bits of those that they extend.
-bool library_has(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
+/// What this process has decided on: written by limit_instructions() and kernels().
+struct Decision {
+  std::size_t most = std::size_t(-1);  ///< place of the largest set that is allowed
+  bool made = false;
+};
+Decision& decision() {
+  static Decision decision;
+  return decision;
+}
 
-/// Whether kernels for this set run here and are within the limit.
+/// Whether kernels for this set run here and are within the limits.
 bool is_usable(std::string_view name) {
-  const auto set = std::ranges::find(kSets, name) - kSets.begin();
-  if (set == 0 || set == std::ssize(kSets)) return true;  // of any processor, or of this one
-  return processor_has(name) && library_has(kSetsOfLibrary[set]);
+  const std::size_t set = place_of(name);
+  if (set == 0 || set == processor_sets().size()) return true;  // of any processor, or of this one
+  return set <= decision().most && processor_sets()[set].is_present() && library_allows(set);
 }
 
 const KernelSet& kernels() {
-  static const KernelSet& chosen =
-      *std::ranges::find_if(kKernelSets.rbegin(), kKernelSets.rend(), is_usable, &KernelSet::name);
+  static const KernelSet& chosen = []() -> const KernelSet& {
+    decision().made = true;
+    return *std::ranges::find_if(kKernelSets.rbegin(), kKernelSets.rend(), is_usable,
+                                 &KernelSet::name);
+  }();
   return chosen;
 }
 
 }  // namespace
 
-std::span<const std::string_view> instruction_sets() { return kSets; }
+std::vector<std::string_view> instruction_sets() {
+  std::vector<std::string_view> names;
+  std::ranges::transform(processor_sets(), std::back_inserter(names), &InstructionSet::name);
+  return names;
+}
 
 std::string_view processor_instructions() {
-  return *std::ranges::find_if(kSets.rbegin(), kSets.rend(), processor_has);
+  const auto sets = processor_sets();
+  return std::ranges::find_if(sets.rbegin(), sets.rend(),
+                              [](const InstructionSet& set) { return set.is_present(); })
+      ->name;
 }
 
 std::vector<std::string_view> kernel_sets() {
@@ -58,21 +77,21 @@ std::string library_version() {
   return concat(version->major, '.', version->minor, '.', version->patch);
 }
 
-std::string library_instructions() { return onednn::name_of(dnnl::get_effective_cpu_isa()); }
-
-bool library_multiplies_bf16() { return library_has(dnnl_cpu_isa_avx512_core_bf16); }
-
 std::string instructions_in_use() {
   return concat("kernels ", kernel_instructions(), ", products ", library_instructions());
 }
 
 void limit_instructions(std::string_view name) {
-  const auto at = std::ranges::find(kSets, name) - kSets.begin();
-  AXONN_CHECK(at < std::ssize(kSets), "limit_instructions: '", name,
-              "' is not one of plain, avx2, avx512, avx512-bf16");
-  AXONN_CHECK(dnnl_set_max_cpu_isa(kSetsOfLibrary[at]) == dnnl_success,
-              "limit_instructions: oneDNN is in use already, so its instructions can no longer be "
-              "limited");
+  const std::size_t set = place_of(name);
+  std::string names;
+  for (const std::string_view known : instruction_sets())
+    names += concat(names.empty() ? "" : ", ", known);
+  AXONN_CHECK(set < processor_sets().size(), "limit_instructions: '", name, "' is not one of ",
+              names);
+  AXONN_CHECK(!decision().made && limit_library(set),
+              "limit_instructions: kernels or oneDNN are in use already, so instructions can no "
+              "longer be limited");
+  decision().most = set;
 }
 
 }  // namespace cpu

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,17 +7,18 @@
 // Which instructions the CPU computes with. Two parts have code for several sets of instructions:
 // oneDNN, which computes most products and makes its code when the program runs, and the kernels
 // of this folder, which a build with -DAXONN_MARCH=dispatch compiles once for each set. The kernels
-// that run are those for the largest set that the processor has and that oneDNN may use, so what
-// limits oneDNN limits both: its environment variable DNNL_MAX_CPU_ISA (SSE41, AVX2, AVX512_CORE,
-// AVX512_CORE_BF16), or limit_instructions().
+// that run are those for the best set that the processor has and that oneDNN may use, so on x86-64
+// what limits oneDNN limits both: its environment variable DNNL_MAX_CPU_ISA (SSE41, AVX2,
+// AVX512_CORE, AVX512_CORE_BF16), or limit_instructions().
 
 namespace axonn::cpu {
 
-/// The names of the sets of instructions, the smallest first: "plain" (any processor), "avx2",
-/// "avx512", "avx512-bf16". Each contains those before it. limit_instructions() accepts them.
-std::span<const std::string_view> instruction_sets();
+/// The names of the sets of instructions of this architecture, the best last, which
+/// limit_instructions() accepts: "plain" (any processor), "avx2", "avx512", "avx512-bf16", of which
+/// each contains those before it; on 64-bit ARM "neon" (any processor), "neon-bf16".
+std::vector<std::string_view> instruction_sets();
 
-/// The largest of these sets that the processor has and the operating system allows.
+/// The best of these sets that the processor has and the operating system allows.
 std::string_view processor_instructions();
 
 /// For which instructions this build has kernels: some of instruction_sets(), or one processor, as
@@ -39,11 +39,15 @@ std::string library_instructions();
 /// (AVX2) or emulates it at a fraction of the speed of f32 (AVX-512).
 bool library_multiplies_bf16();
 
+/// Whether products of many rows multiply bf16 by instructions of the processor, in oneDNN or in the
+/// kernels; else they convert operands to f32.
+bool multiplies_bf16();
+
 /// "kernels avx2, products AVX2": what this process computes with. Processes for which this text
 /// differs may round differently.
 std::string instructions_in_use();
 
-/// Makes products and kernels use no instructions beyond this set, as on an older processor.
+/// Makes products and kernels use no set of instructions after this one, as on an older processor.
 /// Kernels of a build for one processor stay as they are. Applies to the whole process; call it
 /// before any product and before the functions above that tell what is used. Throws if the name is
 /// not in instruction_sets() or if it is too late.

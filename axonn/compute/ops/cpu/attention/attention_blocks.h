@@ -173,11 +173,7 @@ struct Operands {
 template <typename T>
 struct Operands<T, true> {
   static constexpr int kPack = 2;
-  struct Product {
-    static void add(Floats::Register& sum, float left, const Floats::Register& right) {
-      add_product(sum, left, right);
-    }
-  };
+  using Product = PairProduct;
 
   static void pack(float* to, int width, const View& from, Block block, int rows = kBlock) {
     auto* row = reinterpret_cast<bf16*>(to);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "axonn/compute/ops/cpu/floats.h"
+#include "axonn/compute/ops/cpu/registers.h"
 
 namespace axonn::cpu {
 
@@ -22,11 +23,18 @@ struct FloatProduct {
   }
 };
 
+/// Each step of k adds the two products of pairs of bf16.
+struct PairProduct {
+  static void add(Floats::Register& sum, float left, const Floats::Register& right) {
+    add_product(sum, left, right);
+  }
+};
+
 namespace detail {
 
 /// Rows and registers of a tile: of 32 registers 24 hold sums and 5 operands, of 16 registers 12
-/// and 3.
-constexpr int kTileRows = 6, kTileRegisters = Registers::kCount / 8;
+/// and 3. On ARM, where the left operands are in registers, too, 20 hold sums and 9 operands.
+constexpr int kTileRows = kArm64 ? 5 : 6, kTileRegisters = Registers::kCount / 8;
 
 /// out (Rows, Vectors · kEach) (+)= a (Rows, k) · b (k, Vectors · kEach), the sums in registers.
 template <typename Product, int Rows, int Vectors>

@@ -67,12 +67,12 @@ namespace detail {
 
 /// Rows of a, and of b, whose sums are computed together: with AVX-512, 16 sums and 5 operands in
 /// 32 registers; else 12 halves of sums and 3 halves of operands in 16, or quarters of fewer. Pairs
-/// need registers for both halves of their operands.
+/// need registers for both halves of their operands. On ARM 16 quarters of sums in 32.
 template <typename T>
 constexpr int kDotRows = Lanes::kRegisters == 1                               ? 4
                          : Lanes::kRegisters == 2 && std::is_same_v<T, float> ? 3
                                                                               : 2;
-constexpr int kDotCols = Lanes::kRegisters == 1 ? 4 : Lanes::kRegisters == 2 ? 2 : 1;
+constexpr int kDotCols = Lanes::kRegisters == 1 ? 4 : kArm64 || Lanes::kRegisters == 2 ? 2 : 1;
 using Dots = float[4][4];
 
 /// sums += the products of kLaneCount elements from `a` and `b`, whose rows are that far apart.
@@ -150,8 +150,9 @@ void dot_columns(RowPairs<T> at, std::int64_t rows, std::int64_t col, const Writ
   }
 }
 
-/// Independent partial sums of one dot product: vector i of a row belongs to chain i % kChains.
-constexpr int kChains = 4;
+/// Independent partial sums of one dot product: vector i of a row belongs to chain i % kChains. On
+/// ARM with registers of 128 bits two rows' sums of more chains would not fit in registers.
+constexpr int kChains = kArm64 && Lanes::kRegisters == 4 ? 2 : 4;
 
 /// Calls write(r, dot product) for Rows rows of a and one row of b.
 template <int Rows, typename T, typename Write>
@@ -191,7 +192,10 @@ void stream_tile(const RowPairs<T>& at, const Write& write) {
   for (int r = 0; r < Rows; ++r) {
     Lanes all;
     Lanes::for_each([&](int i) {
-      all.r[i] = (sums[r][0].r[i] + sums[r][1].r[i]) + (sums[r][2].r[i] + sums[r][3].r[i]);
+      if constexpr (kChains == 4)
+        all.r[i] = (sums[r][0].r[i] + sums[r][1].r[i]) + (sums[r][2].r[i] + sums[r][3].r[i]);
+      else
+        all.r[i] = sums[r][0].r[i] + sums[r][1].r[i];
     });
     write(r, sum_of_lanes(all));
   }

@@ -1,7 +1,9 @@
 #include "axonn/compute/ops/cpu/matmul/tiled_matmul.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -22,7 +24,19 @@ using detail::kTileRows;
 constexpr int kStripCols = detail::kTileRegisters * Floats::kEach;
 constexpr int kBlockRows = 32 * kTileRows, kStepDepth = 256;
 
-/// Rows or columns of a matrix that are packed side by side.
+/// Packed operands are words of four bytes, each with so many elements along K: floats, or pairs of
+/// bf16 if the processor multiplies those.
+template <typename T>
+constexpr int kPack = (kTilesByDefault && kDotProducts && std::is_same_v<T, bf16>) ? 2 : 1;
+
+/// The words along K of a panel's operands; the last may be filled up with zero.
+std::int64_t words_of(const Matmul& panel) {
+  const std::int64_t K = panel.a_transposed ? panel.a.rows : panel.a.cols,
+                     pack = panel.a.dtype == DType::bf16 ? kPack<bf16> : 1;
+  return (K + pack - 1) / pack;
+}
+
+/// Rows or columns of a matrix that are packed side by side, or words along K.
 struct Range {
   std::int64_t begin, count;
 };
@@ -37,7 +51,30 @@ template <int width, typename T>
   for (int i = 0; i < width; ++i) to[i] = i < count ? get(from[i]) : 0.0f;
 }
 
-/// to (strips, K, width): strips of `width` columns of a matrix (K, n).
+/// to[i] = the pair (first[i], second[i]) for i below count; then zeros. Zeros for a null `second`.
+template <int width>
+[[gnu::always_inline]] inline void copy_pairs(float* to, const bf16* first, const bf16* second,
+                                              int count) {
+  constexpr bf16 kZeros[width] = {};
+  if (!second) second = kZeros;
+  const auto pair = [&](int i) {
+    return std::bit_cast<float>(std::uint32_t{second[i].bits} << 16 | first[i].bits);
+  };
+  if (count == width) {
+    for (int i = 0; i < width; ++i) to[i] = pair(i);
+    return;
+  }
+  for (int i = 0; i < width; ++i) to[i] = i < count ? pair(i) : 0.0f;
+}
+
+/// to[p] = word k.begin + p, a pair, of a row of K elements.
+inline void copy_words(float* to, const bf16* row, Range k, std::int64_t K) {
+  const std::int64_t begin = 2 * k.begin, count = std::min(2 * k.count, K - begin);
+  if (count % 2) to[k.count - 1] = 0;
+  std::memcpy(to, row + begin, count * sizeof(bf16));
+}
+
+/// to (strips, words, width): strips of `width` columns of a matrix (K, n).
 template <int width, typename T>
 void pack_columns(float* to, const View& from, Range k, Range cols) {
   constexpr std::int64_t kRows = 32;  // at a time: few enough pages for the TLB
@@ -45,15 +82,23 @@ void pack_columns(float* to, const View& from, Range k, Range cols) {
     const std::int64_t end = std::min(k.count, first + kRows);
     for (std::int64_t col = 0; col < cols.count; col += width) {
       const int filled = static_cast<int>(std::min<std::int64_t>(width, cols.count - col));
-      for (std::int64_t p = first; p < end; ++p)
-        copy<width>(to + col * k.count + p * width,
-                    address<const T>(from, k.begin + p) + cols.begin + col, filled);
+      for (std::int64_t p = first; p < end; ++p) {
+        float* const words = to + col * k.count + p * width;
+        const auto row = [&](std::int64_t r) {
+          return address<const T>(from, r) + cols.begin + col;
+        };
+        const std::int64_t r = kPack<T> * (k.begin + p);
+        if constexpr (kPack<T> == 1)
+          copy<width>(words, row(r), filled);
+        else
+          copy_pairs<width>(words, row(r), r + 1 < from.rows ? row(r + 1) : nullptr, filled);
+      }
     }
   }
 }
 
-/// to (strips, K, width): strips of `width` rows of a matrix (n, K), transposed. Writes up to kEach
-/// rows of `width` beyond the last.
+/// to (strips, words, width): strips of `width` rows of a matrix (n, K), transposed. Writes up to
+/// kEach rows of `width` beyond the last.
 template <int width, typename T>
 void pack_rows(float* to, const View& from, Range k, Range rows) {
   constexpr int kDepth = 16, kEach = Floats::kEach;
@@ -62,9 +107,13 @@ void pack_rows(float* to, const View& from, Range k, Range rows) {
     for (std::int64_t first = 0; first < k.count; first += kDepth, to += kDepth * width) {
       const int depth = static_cast<int>(std::min<std::int64_t>(kDepth, k.count - first));
       alignas(64) float block[width][kDepth] = {};
-      for (int r = 0; r < filled; ++r)
-        copy<kDepth>(block[r], address<const T>(from, rows.begin + row + r) + k.begin + first,
-                     depth);
+      for (int r = 0; r < filled; ++r) {
+        const T* const from_row = address<const T>(from, rows.begin + row + r);
+        if constexpr (kPack<T> == 1)
+          copy<kDepth>(block[r], from_row + k.begin + first, depth);
+        else
+          copy_words(block[r], from_row, {k.begin + first, depth}, from.cols);
+      }
       // Squares of registers; those beyond `depth` are overwritten by what comes next.
       for (int p = 0; p < depth; p += kEach)
         for (int r = 0; r < width; r += kEach) {
@@ -97,9 +146,13 @@ PackedRows pack_a(float* to, const View& a, bool transposed, Range rows, Range k
   }
   for (std::int64_t r = 0; r < rows.count; ++r) {
     const std::int64_t soon = rows.begin + std::min(r + 4, rows.count - 1);
-    Team{}.prefetch(address<const T>(a, soon) + k.begin, static_cast<int>(k.count));
-    const T* const from = address<const T>(a, rows.begin + r) + k.begin;
-    for (std::int64_t p = 0; p < k.count; ++p) to[r * kStepDepth + p] = get(from[p]);
+    Team{}.prefetch(address<const T>(a, soon) + kPack<T> * k.begin,
+                    static_cast<int>(kPack<T> * k.count));
+    const T* const from = address<const T>(a, rows.begin + r);
+    if constexpr (kPack<T> == 1)
+      for (std::int64_t p = 0; p < k.count; ++p) to[r * kStepDepth + p] = get(from[k.begin + p]);
+    else
+      copy_words(to + r * kStepDepth, from, k, a.cols);
   }
   return {to, std::int64_t{kTileRows} * kStepDepth, kStepDepth, 1};
 }
@@ -114,9 +167,10 @@ struct Sums {
 
 /// A strip of sums (+)= the block of a · a strip of b (k, kStripCols). Prefetches the next strip of
 /// b, piece by piece, and the sums of each next tile: the hardware does not foresee either.
+template <typename Product>
 void add_strip(const Sums& sums, int col, const PackedRows& a, const float* b, const float* next_b,
                int k, bool accumulate) {
-  constexpr auto kTiles = detail::tiles<FloatProduct, detail::kTileRegisters>();
+  constexpr auto kTiles = detail::tiles<Product, detail::kTileRegisters>();
   constexpr int kPiece = kStepDepth * kStripCols / (kBlockRows / kTileRows);
   const int cols = std::min(kStripCols, sums.cols - col);
   for (int row = 0; row < sums.rows; row += kTileRows) {
@@ -160,11 +214,11 @@ struct Memory {
   float *a, *b, *sums;
 };
 
-/// Adds the products of the range `part` of K, of which `memory.b` holds the packed rows of b.
+/// Adds the products of the range `part` of K's words, of which `memory.b` holds b's packed rows.
 template <typename T, typename Out>
 void multiply(const Matmul& panel, Range part, const Memory& memory) {
-  const std::int64_t M = panel.out.rows, K = panel.a_transposed ? panel.a.rows : panel.a.cols,
-                     end = part.begin + part.count;
+  using Product = std::conditional_t<kPack<T> == 1, FloatProduct, PairProduct>;
+  const std::int64_t M = panel.out.rows, K = words_of(panel), end = part.begin + part.count;
   const int N = static_cast<int>(panel.out.cols), width = round_up(N, kStripCols);
   const bool direct = std::is_same_v<Out, float> && !panel.bias.data;
   const bool begun = panel.bias.data || panel.accumulate;
@@ -183,8 +237,9 @@ void multiply(const Matmul& panel, Range part, const Memory& memory) {
         return memory.b + col * part.count + (k - part.begin) * kStripCols;
       };
       for (int col = 0; col < N; col += kStripCols)
-        add_strip(sums, col, a, strip(col), strip(col + kStripCols < N ? col + kStripCols : 0),
-                  depth, begun || k > 0);
+        add_strip<Product>(sums, col, a, strip(col),
+                           strip(col + kStripCols < N ? col + kStripCols : 0), depth,
+                           begun || k > 0);
     }
     if (direct || end < K) continue;
     for (int r = 0; r < rows; ++r)
@@ -228,8 +283,8 @@ ProductPlan tile_panels(const MatmulShape& shape, int threads) {
 }
 
 void tiled_matmul(const Matmul& panel, TileMemory& memory) {
-  constexpr std::int64_t kMostPacked = std::int64_t{1} << 22;  // elements of b, 16 MiB
-  const std::int64_t K = panel.a_transposed ? panel.a.rows : panel.a.cols;
+  constexpr std::int64_t kMostPacked = std::int64_t{1} << 22;  // words of b, 16 MiB
+  const std::int64_t K = words_of(panel);
   const int width = round_up(static_cast<int>(panel.out.cols), kStripCols);
   const std::int64_t steps = std::max<std::int64_t>(1, kMostPacked / width / kStepDepth);
   const std::int64_t most = std::min(K, steps * kStepDepth);

@@ -9,8 +9,9 @@ namespace axonn::cpu {
 
 /// Whether tiled_matmul() is the default. The library's products for AVX2 and SSE reach their full
 /// speed, the same as these, only if neither operand is transposed or packed and panels are large;
-/// else they take up to three times as long.
-constexpr bool kTilesByDefault = Registers::kCount == 16;
+/// else they take up to three times as long. On ARM it computes panels by loops of f32 that are the
+/// same for every processor.
+constexpr bool kTilesByDefault = kArm64 || Registers::kCount == 16;
 
 /// One thread's memory for tiled_matmul().
 class TileMemory {
@@ -26,14 +27,14 @@ class TileMemory {
 };
 
 /// Computes a panel of a product on one thread, from operands that are copied into the order in
-/// which tiles of registers read them, and converted to f32 if they are bf16. Keeps the copy of b
-/// for a next panel with the same columns.
+/// which tiles of registers read them, and converted to f32 if they are f16, or bf16 without
+/// instructions for its products. Keeps the copy of b for a next panel with the same columns.
 ///
 ///   out (m, n) (+)= a (m, K) · b (K, n) + bias (n), either operand transposed
 ///
 /// Each element of out is one f32 sum that begins with what there is of the bias and of the old
-/// out, goes on in the order of K, and is rounded once. So no bit of it depends on how the result
-/// is cut, on the other rows or columns, or on the layout of the operands.
+/// out, goes on in the order of K, in products of bf16 by pairs, and is rounded once. So no bit of
+/// it depends on how the result is cut, on the other rows or columns, or on the operands' layout.
 ///
 /// Bound by arithmetic: 2 · m · n · K flops, beside K · (m + n) copies of elements.
 /// Source: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.
