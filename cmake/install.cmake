@@ -47,9 +47,15 @@ set(CPACK_PACKAGE_VENDOR "the axonn developers")
 set(CPACK_PACKAGE_CONTACT "the axonn developers <axonn@localhost>" CACHE STRING
     "Maintainer of the packages, NAME <MAIL>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Trains large language models on any grid of devices")
-set(CPACK_DEBIAN_PROGRAM_DESCRIPTION "The program, for any x86-64. Every matrix product of a model \
-is cut over three axes of a grid of processes, and the batch over a fourth. The same configuration \
-runs on one core and on any grid, with the same losses.")
+set(axonn_machine ${CMAKE_SYSTEM_PROCESSOR})
+if(AXONN_ARCHITECTURE STREQUAL "x86_64")
+  set(axonn_machine x86-64)
+elseif(AXONN_ARCHITECTURE STREQUAL "aarch64")
+  set(axonn_machine "64-bit ARM")
+endif()
+set(CPACK_DEBIAN_PROGRAM_DESCRIPTION "The program, for any ${axonn_machine}. Every matrix product \
+of a model is cut over three axes of a grid of processes, and the batch over a fourth. The same \
+configuration runs on one core and on any grid, with the same losses.")
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "The library, for find_package(axonn): models, optimizers \
 and training loops of your own.")
 set(CPACK_GENERATOR DEB)

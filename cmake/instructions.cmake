@@ -2,8 +2,8 @@
 #
 #   native     this machine's processor: for those who build for themselves
 #   dispatch   several sets of instructions, from which the program chooses when it starts, so that
-#              one binary runs on any x86-64, or on any 64-bit ARM: for packages. Elsewhere it is the
-#              compiler's default
+#              one binary runs on any x86-64, or on any 64-bit ARM: for packages. Elsewhere it is
+#              the compiler's default
 #   default    whatever the compiler and its flags say
 #   NAME       -march=NAME
 #

@@ -93,6 +93,12 @@ function(axonn_precompiled_headers)
     <span> <sstream> <string> <thread> <unordered_map> <variant> <vector>)
 endfunction()
 
+# What runs a program that was built for another machine; empty for this one.
+set(AXONN_EMULATOR)
+if(CMAKE_CROSSCOMPILING)
+  set(AXONN_EMULATOR ${CMAKE_CROSSCOMPILING_EMULATOR})
+endif()
+
 # axonn_test(NAME SOURCES a_test.cpp ... LINK libraries [LABELS ...] [RANKS n] [TIMEOUT s] [COST s]
 #            [ARGUMENTS ...] [SEPARATE a.cpp ...]): declares one test program, run with these
 # arguments; with RANKS it runs as that many MPI processes. LABELS defaults to unit. COST is the
@@ -110,7 +116,7 @@ function(axonn_test name)
   if(TARGET axonn_test_precompiled)
     target_precompile_headers(${name} REUSE_FROM axonn_test_precompiled)
   endif()
-  set(command $<TARGET_FILE:${name}> ${ARG_ARGUMENTS})
+  set(command ${AXONN_EMULATOR} $<TARGET_FILE:${name}> ${ARG_ARGUMENTS})
   set(labels ${ARG_LABELS})
   if(NOT labels)
     set(labels unit)
@@ -151,18 +157,31 @@ function(axonn_python module package)
   message(STATUS "Tests in Python: some are left out, since ${module} was not found (${package})")
 endfunction()
 
-# axonn_test_instructions(NAME COMMAND...): in a build with -DAXONN_MARCH=dispatch, declares the
-# tests NAME.plain, NAME.avx2 and NAME.avx512, which run the command with kernels and oneDNN limited
-# to these instructions. Test NAME has those of the processor.
-function(axonn_test_instructions name)
+# axonn_test_instructions(NAME TARGET ARGUMENTS...): in a build with -DAXONN_MARCH=dispatch,
+# declares tests that run a program with each set of instructions: on x86-64 NAME.plain, NAME.avx2
+# and NAME.avx512, with kernels and oneDNN limited to these, beside test NAME with those of the
+# processor; in a build for another machine NAME.SET, on a processor that QEMU emulates.
+function(axonn_test_instructions name target)
   if(NOT AXONN_MARCH STREQUAL "dispatch")
     return()
   endif()
-  foreach(limit plain:SSE41 avx2:AVX2 avx512:AVX512_CORE)
-    string(REGEX REPLACE ":.*" "" suffix ${limit})
-    string(REGEX REPLACE ".*:" "" isa ${limit})
-    add_test(NAME ${name}.${suffix} COMMAND ${ARGN})
-    set_tests_properties(${name}.${suffix} PROPERTIES
-      LABELS instructions TIMEOUT 900 ENVIRONMENT DNNL_MAX_CPU_ISA=${isa})
-  endforeach()
+  if(AXONN_ARCHITECTURE STREQUAL "x86_64")
+    foreach(limit plain:SSE41 avx2:AVX2 avx512:AVX512_CORE)
+      string(REGEX REPLACE ":.*" "" suffix ${limit})
+      string(REGEX REPLACE ".*:" "" isa ${limit})
+      add_test(NAME ${name}.${suffix} COMMAND ${target} ${ARGN})
+      set_tests_properties(${name}.${suffix} PROPERTIES
+        LABELS instructions TIMEOUT 900 ENVIRONMENT DNNL_MAX_CPU_ISA=${isa})
+    endforeach()
+  elseif(AXONN_ARCHITECTURE STREQUAL "aarch64" AND CMAKE_CROSSCOMPILING)
+    foreach(processor neon:neoverse-n1 neon-bf16:max)
+      string(REGEX REPLACE ":.*" "" suffix ${processor})
+      string(REGEX REPLACE ".*:" "" cpu ${processor})
+      add_test(NAME ${name}.${suffix}
+        COMMAND ${AXONN_EMULATOR} -cpu ${cpu} $<TARGET_FILE:${target}> ${ARGN})
+      # Threads that spin while they wait take an emulator forever.
+      set_tests_properties(${name}.${suffix} PROPERTIES
+        LABELS instructions TIMEOUT 900 ENVIRONMENT OMP_WAIT_POLICY=passive)
+    endforeach()
+  endif()
 endfunction()

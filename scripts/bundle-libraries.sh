@@ -1,11 +1,13 @@
 #!/bin/bash
-# bundle-libraries.sh ROOT: copies all libraries that ROOT/bin/axonn needs, except for the C
-# library, into ROOT/lib/axonn, and their licences, as Debian tells them, into
-# ROOT/share/doc/axonn/licences.
+# bundle-libraries.sh ROOT [SYSROOT]: copies all libraries that ROOT/bin/axonn needs, except for the
+# C library, into ROOT/lib/axonn, and their licences, as Debian tells them, into
+# ROOT/share/doc/axonn/licences. With the SYSROOT that scripts/arm64-sysroot.sh made, the program is
+# one for 64-bit ARM, and QEMU runs its loader.
 # Prints "  LIBRARY: PACKAGE VERSION" for each, and "glibc VERSION": the oldest that will do.
 set -euo pipefail
 
-root=$1
+root=$1 sysroot=${2:-}
+tools=${sysroot:+aarch64-linux-gnu-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if ! command -v patchelf >/dev/null; then
@@ -18,7 +20,32 @@ fi
 libraries=$root/lib/axonn
 licences=$root/share/doc/axonn/licences
 mkdir -p "$libraries" "$licences"
-ldd "$root/bin/axonn" | awk '$2 == "=>" {print $3}' | sort -u |
+# libraries_of PROGRAM: its libraries as the loader finds them, "NAME => PATH (ADDRESS)".
+libraries_of() {
+  if [[ -z $sysroot ]]; then
+    ldd "$1"
+  else
+    qemu-aarch64 -L "$sysroot" "$sysroot/lib/ld-linux-aarch64.so.1" \
+      --library-path "$sysroot/lib/aarch64-linux-gnu:$sysroot/usr/lib/aarch64-linux-gnu" --list "$1"
+  fi
+}
+# package_of FILE: "PACKAGE VERSION". Debian 12 knows files of /usr/lib by the name /lib if the
+# package has them there, or reversed.
+package_of() {
+  local real package
+  real=$(readlink -f "$1")
+  if [[ -n $sysroot ]]; then
+    awk -v path="${real#"$sysroot"}" '$1 == path || "/usr" $1 == path {print $2, $3; exit}' \
+      "$sysroot/files"
+  else
+    package=$(dpkg-query -S "$real" 2>/dev/null || dpkg-query -S "${real#/usr}")
+    dpkg-query -W -f '${Package} ${Version}\n' "${package%%:*}"
+  fi
+}
+# copy_licence PACKAGE
+copy_licence() { cp "$sysroot/usr/share/doc/$1/copyright" "$licences/$1"; }
+
+libraries_of "$root/bin/axonn" | awk '$2 == "=>" {print $3}' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so' >"$work/needed"
 if grep -E '/lib(mpi|cuda|cublas|nccl|amdhip)' "$work/needed" >&2; then
   echo "error: the libraries above belong to the machine: build with preset tarball" >&2
@@ -26,25 +53,22 @@ if grep -E '/lib(mpi|cuda|cublas|nccl|amdhip)' "$work/needed" >&2; then
 fi
 while read -r library; do
   cp -L "$library" "$libraries"
-  # Debian 12 knows files of /usr/lib by the name /lib if the package has them there, or reversed.
-  real=$(readlink -f "$library")
-  package=$(dpkg-query -S "$real" 2>/dev/null || dpkg-query -S "${real#/usr}")
-  package=${package%%:*}
-  cp "/usr/share/doc/$package/copyright" "$licences/$package"
-  echo "  ${library##*/}: $package $(dpkg-query -W -f '${Version}' "$package")"
+  read -r package version < <(package_of "$library")
+  copy_licence "$package"
+  echo "  ${library##*/}: $package $version"
 done <"$work/needed"
 # Libraries whose headers are compiled into the program.
-boost=$(dpkg-query -S "$(readlink -f /usr/include/boost/version.hpp)")
-for package in libcli11-dev libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev "${boost%%:*}"; do
-  cp "/usr/share/doc/$package/copyright" "$licences/$package"
-  echo "  headers: $package $(dpkg-query -W -f '${Version}' "$package")"
+for header in CLI/CLI.hpp toml++/toml.h xxhash.h nlohmann/json.hpp boost/version.hpp; do
+  read -r package version < <(package_of "$sysroot/usr/include/$header")
+  copy_licence "$package"
+  echo "  headers: $package $version"
 done
 # The texts to which the licences refer.
 grep -ohE '/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]' "$licences"/* | sort -u |
   while read -r text; do [[ ! -f $text ]] || cp -L "$text" "$licences"; done
-strip --strip-unneeded "$libraries"/*
+"${tools}strip" --strip-unneeded "$libraries"/*
 # shellcheck disable=SC2016
 patchelf --force-rpath --set-rpath '$ORIGIN/../lib/axonn' "$root/bin/axonn"
-glibc=$(objdump -T "$root/bin/axonn" "$libraries"/* | grep -oE 'GLIBC_2\.[0-9]+' | sort -Vu |
-  tail -n 1)
+glibc=$("${tools}objdump" -T "$root/bin/axonn" "$libraries"/* | grep -oE 'GLIBC_2\.[0-9]+' |
+  sort -Vu | tail -n 1)
 echo "glibc ${glibc#GLIBC_}"

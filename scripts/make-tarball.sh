@@ -1,11 +1,12 @@
 #!/bin/bash
-# make-tarball.sh BUILD FILE.tar.xz: packs the program of a build folder (preset tarball) and all
-# libraries that it needs, except for the C library, so that it runs where it is unpacked, without
-# root. The extension chooses the compression. Debian tells the licences of the libraries.
+# make-tarball.sh BUILD FILE.tar.xz [SYSROOT]: packs the program of a build folder (preset tarball)
+# and all libraries that it needs, except for the C library, so that it runs where it is unpacked,
+# without root. The extension chooses the compression. Debian tells the licences of the libraries.
+# SYSROOT is that of bundle-libraries.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-build=$1 file=$2
+build=$1 file=$2 sysroot=${3:-}
 name=$(basename "$file")
 name=${name%.tar.*}
 tree=$(mktemp -d)
@@ -13,7 +14,13 @@ trap 'rm -rf "$tree"' EXIT
 root=$tree/$name
 cmake --install "$build" --prefix "$root" --component program --strip >/dev/null
 
-scripts/bundle-libraries.sh "$root" >"$tree/bundled"
+scripts/bundle-libraries.sh "$root" ${sysroot:+"$sysroot"} >"$tree/bundled"
+machine=$(LC_ALL=C readelf -h "$root/bin/axonn" | sed -n 's/^ *Machine: *//p')
+case $machine in
+  *X86-64) processors="x86-64 processor" ;;
+  AArch64) processors="64-bit ARM processor" ;;
+  *) processors="processor for $machine" ;;
+esac
 glibc=$(sed -n 's/^glibc //p' "$tree/bundled")
 
 cat >"$root/README.txt" <<TEXT
@@ -24,7 +31,7 @@ axonn ${name#axonn-}: trains and fine-tunes language models
   bin/axonn generate --model out/quickstart/checkpoints --prompt "The town of" --tokens 300
   bin/axonn help
 
-It runs where it is unpacked and needs no root. It needs Linux on any x86-64 processor and glibc
+It runs where it is unpacked and needs no root. It needs Linux on any $processors and glibc
 $glibc or newer (ldd --version shows yours); on older systems build from source. Ranks are
 threads of one machine: for MPI and for GPUs, build from source or take a container. With
 environment modules: module use FOLDER/share/modulefiles; module load axonn

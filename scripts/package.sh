@@ -1,14 +1,24 @@
 #!/bin/bash
-# package.sh [deb] [tarball]: builds packages of the program for any x86-64 into build/packages,
-# both if none is named, and tries each of them:
+# package.sh [deb] [tarball] [arm64-tarball]: builds packages of the program for any processor of an
+# architecture into build/packages, deb and tarball if none is named, and tries each of them:
 #
-#   deb       axonn_VERSION_amd64.deb and axonn-dev_VERSION_amd64.deb for this Debian, with MPI
-#   tarball   axonn-VERSION-linux-x86_64.tar.xz with all libraries: needs no root; without MPI
+#   deb            axonn_VERSION_amd64.deb and axonn-dev_VERSION_amd64.deb for this Debian, with MPI
+#   tarball        axonn-VERSION-linux-x86_64.tar.xz with all libraries: needs no root; without MPI
+#   arm64-tarball  axonn-VERSION-linux-aarch64.tar.xz, cross-compiled on another machine, without
+#                  the libraries that preset aarch64 leaves out
+#
+# On a machine with 64-bit ARM, deb and tarball are arm64 and aarch64.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 (($#)) || set -- deb tarball
 packages=build/packages
 mkdir -p "$packages"
+# pack_tarball BUILD MACHINE [SYSROOT]
+pack_tarball() {
+  local build=$1 machine=$2 version
+  version=$(sed -n 's/^CMAKE_PROJECT_VERSION:.*=//p' "$build/CMakeCache.txt")
+  scripts/make-tarball.sh "$build" "$packages/axonn-$version-linux-$machine.tar.xz" "${@:3}"
+}
 for kind; do
   case $kind in
     deb)
@@ -19,11 +29,16 @@ for kind; do
     tarball)
       scripts/build.sh tarball axonn
       tests/packages/tarball.sh build/tarball
-      version=$(sed -n 's/^CMAKE_PROJECT_VERSION:.*=//p' build/tarball/CMakeCache.txt)
-      scripts/make-tarball.sh build/tarball "$packages/axonn-$version-linux-$(uname -m).tar.xz"
+      pack_tarball build/tarball "$(uname -m)"
+      ;;
+    arm64-tarball)
+      sysroot=$(scripts/arm64-sysroot.sh)
+      scripts/build.sh aarch64 axonn
+      tests/packages/tarball.sh build/aarch64 "$sysroot"
+      pack_tarball build/aarch64 aarch64 "$sysroot"
       ;;
     *)
-      echo "error: package.sh makes deb and tarball, not '$kind'" >&2
+      echo "error: package.sh makes deb, tarball and arm64-tarball, not '$kind'" >&2
       exit 2
       ;;
   esac

@@ -159,6 +159,14 @@ PARTS = [
         ),
     ),
     Part(
+        "aarch64",
+        "operations, trainings and checkpoints on emulated 64-bit ARM, beside this machine's",
+        build=0,
+        test=600,
+        run=Script(("scripts/testing/aarch64.sh",)),
+        nightly=True,  # from nothing it takes ten minutes; with a compiler cache two
+    ),
+    Part(
         "attacks",
         "kills, failing system calls, damaged files, full disks, hostile requests, random "
         "trainings, Slurm",

@@ -119,15 +119,21 @@ FoundGpu find_gpu(const Config& config, Communicator& world) {
 /// several ranks would differ in their last bits. Collective.
 void check_instructions(Communicator& world) {
   if (world.in_one_process()) return;
-  const std::string mine = cpu::instructions_in_use();
-  const std::vector<std::string> first = broadcast_texts(world, {mine, host_name()});
+  const std::string machine = machine_name(),
+                    mine = concat(cpu::instructions_in_use(), " (", machine, ')');
+  const std::vector<std::string> first = broadcast_texts(world, {mine, host_name(), machine});
+  const std::string remedy =
+      machine != first[2] ? "start the run on hosts of one architecture"
+      : machine == "x86_64"
+          ? "limit all of them to what the oldest processor has by setting the "
+            "environment variable DNNL_MAX_CPU_ISA to SSE41, AVX2, AVX512_CORE or "
+            "AVX512_CORE_BF16"
+          : "start the run on hosts of one processor";
   agree(world, "parallelism: using the CPUs of all ranks alike",
         mine == first[0]
             ? ""
             : concat(host_name(), " computes with ", mine, ", but rank 0 on ", first[1], " with ",
-                     first[0], "; values that ranks share would differ: limit all of them to what ",
-                     "the oldest processor has by setting the environment variable ",
-                     "DNNL_MAX_CPU_ISA to SSE41, AVX2, AVX512_CORE or AVX512_CORE_BF16"));
+                     first[0], "; values that ranks share would differ: ", remedy));
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ std::string library_instructions();
 /// (AVX2) or emulates it at a fraction of the speed of f32 (AVX-512).
 bool library_multiplies_bf16();
 
-/// Whether products of many rows multiply bf16 by instructions of the processor, in oneDNN or in the
-/// kernels; else they convert operands to f32.
+/// Whether products of many rows multiply bf16 by instructions of the processor, in oneDNN or in
+/// the kernels; else they convert operands to f32.
 bool multiplies_bf16();
 
 /// "kernels avx2, products AVX2": what this process computes with. Processes for which this text

@@ -1,0 +1,103 @@
+#!/bin/bash
+# aarch64.sh HERE THERE SYSROOT: compares the program for 64-bit ARM, THERE, which QEMU runs with
+# the libraries of SYSROOT, to this machine's, HERE: the sets of instructions in use, losses on two
+# grids in f32 and bf16, bits over threads, token files, checkpoints that one writes and the other
+# resumes, and generated text. Exits with 77, which is "skipped", if QEMU is missing.
+set -euo pipefail
+here=$1 there=$2 sysroot=$3
+if ! command -v qemu-aarch64 >/dev/null; then
+  echo "skipped: qemu-aarch64 was not found (Debian package qemu-user)"
+  exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+fail() {
+  echo "error: $*" >&2
+  failed=1
+}
+# Threads that spin while they wait take an emulator forever.
+export OMP_WAIT_POLICY=passive
+
+# on PROCESSOR COMMAND...: runs a command of the program: HERE if the processor is "here".
+on() {
+  local processor=$1
+  shift
+  if [[ $processor == here ]]; then
+    "$here" "$@"
+  else
+    qemu-aarch64 -cpu "$processor" -L "$sysroot" "$there" "$@"
+  fi
+}
+
+# train PROCESSOR NAME FLAG...: trains into folder NAME, and writes the loss of each step to
+# NAME.losses.
+train() {
+  local processor=$1 name=$2
+  shift 2
+  on "$processor" train --model.layers 2 --model.hidden 32 --model.heads 4 --model.vocab 256 \
+    --data.synthetic 20KB --training.steps 4 --training.seq_len 16 --training.global_batch 4 \
+    --optimizer.lr 1e-3 --training.threads 1 --checkpoint.every 2 --output.dir "$work/$name" "$@" \
+    >"$work/$name.log" 2>&1 || { cat "$work/$name.log" >&2; fail "train $name"; }
+  sed -nE 's/.*"loss": ([0-9.e+-]+).*/\1/p' "$work/$name/metrics.jsonl" >"$work/$name.losses"
+}
+
+# compare NAME OTHER STEPS MOST: the last losses of two trainings differ by at most MOST.
+compare() {
+  paste <(tail -n "$3" "$work/$1.losses") <(tail -n "$3" "$work/$2.losses") |
+    awk -v names="$1, $2" -v steps="$3" -v limit="$4" '
+    {d = ($2 - $1) / $1; if (d < 0) d = -d; if (d > most) most = d; if (NF != 2) bad = 1}
+    END {printf "%s: %d losses differ by %.1e at most\n", names, NR, most
+         exit bad || NR != steps || most > limit}' || fail "losses of $1 and $2"
+}
+
+# same WHAT TEXT OTHER
+same() { [[ -n $2 && $2 == "$3" ]] || fail "$1 differ: $2 and $3"; }
+
+for set in neoverse-n1:neon max:neon-bf16; do
+  info=$(on "${set%:*}" info)
+  [[ $info == *"in use: kernels ${set#*:},"* && $info == *" for aarch64"* ]] ||
+    fail "${set%:*}: 'axonn info' says: $info"
+done
+
+for grid in 2,2,1,1 1,1,2,2; do
+  IFS=, read -r x y z data <<<"$grid"
+  axes=(--parallelism.x "$x" --parallelism.y "$y" --parallelism.z "$z" --parallelism.data "$data")
+  train here "here-$grid" "${axes[@]}"
+  train neoverse-n1 "there-$grid" "${axes[@]}"
+  compare "here-$grid" "there-$grid" 4 1e-5
+  train here "here-bf16-$grid" "${axes[@]}" --training.dtype bf16
+  for processor in neoverse-n1 max; do
+    train "$processor" "$processor-bf16-$grid" "${axes[@]}" --training.dtype bf16
+    compare "here-bf16-$grid" "$processor-bf16-$grid" 4 2e-3
+  done
+done
+
+grid=2,2,1,1
+train max threads-1 --training.dtype bf16
+train max threads-2 --training.dtype bf16 --training.threads 2
+same "bits of one and of two threads" "$(on here hash "$work/threads-1" | sed 1d)" \
+  "$(on here hash "$work/threads-2" | sed 1d)"
+
+for from in here there; do
+  to=there processor=neoverse-n1
+  [[ $from == here ]] || to=here processor=here
+  checkpoint=$work/$from-$grid/checkpoints/step-2
+  same "hashes of a checkpoint" "$(on here hash "$checkpoint")" "$(on max hash "$checkpoint")"
+  train "$processor" "$from-to-$to" --checkpoint.resume "$checkpoint"
+  compare "$from-$grid" "$from-to-$to" 2 1e-5
+done
+
+generate=(generate --model "$work/here-$grid" --tokenizer bytes --prompt "The town of" --tokens 24
+  --temperature 0)
+text=$(on here "${generate[@]}" 2>/dev/null)
+for processor in neoverse-n1 max; do
+  same "generated texts" "$text" "$(on "$processor" "${generate[@]}" 2>/dev/null)"
+done
+
+for processor in here max; do
+  on "$processor" data tokenize --tokenizer bytes --text "$0" --out "$work/$processor.bin" \
+    >/dev/null
+done
+cmp "$work/here.bin" "$work/max.bin" || fail "token files differ"
+exit $failed
