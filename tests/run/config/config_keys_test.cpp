@@ -100,6 +100,7 @@ TEST(ConfigKeys, ATypoOfOneEditIsGuessedForEveryKey) {
                                                     {"beta1", "beta2", "beta3"},
                                                     {"eps", "eps1", "eps2"},
                                                     {"goldfish.k", "goldfish.h"},
+                                                    {"momentum", "moments"},  // momentm
                                                     {"desirable_weight", "undesirable_weight"},
                                                     {"cpo_alpha", "sft_weight"},  // rpo_alpha
                                                     {"head_dim", "v_head_dim"},
