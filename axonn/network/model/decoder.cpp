@@ -155,7 +155,7 @@ Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
       cross_entropy_(output_,
                      {.vocab = config.vocab, .cap = config.logit_cap, .adapters = &head_adapters_}),
       routers_{.experts = config.experts, .per_row = config.experts_per_token, .biases = {}} {
-  if (config.layer_input > 0)
+  if (config.is_llama() && config.layer_input > 0)  // other families have no such key
     layer_inputs_.emplace(grid, LayerInputs::Options{.vocab = config.vocab,
                                                      .width = config.hidden,
                                                      .layers = config.layers,

@@ -531,3 +531,11 @@ TEST(Trainer, EveryRankHasALogFile) {
               ElementsAre("rank-0.log", "rank-1.log", "rank-2.log", "rank-3.log", "rank-4.log",
                           "rank-5.log"));
 }
+
+TEST(Trainer, AKeyOfAnotherFamilyOfModelsChangesNothing) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "run");
+  const std::vector<double> without = first_losses(config);
+  config.model.layer_input = 6;
+  EXPECT_EQ(first_losses(config), without);
+}
