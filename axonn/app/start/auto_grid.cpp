@@ -127,7 +127,8 @@ PreparedRun with_chosen_grid(Config config, Communicator& world, const Report& r
   const Machine machine = machine_of(config, world, report, progress);
   // A resumed run, too, chooses its collectives by them.
   if (world.size() > 1) use_link_rates(world, config.parallelism, machine);
-  const DeviceKind device = choose_device(config, world).device;
+  const DeviceKind device =
+      world.size() > 1 ? choose_device(config, world).device : config.parallelism.device;
   std::optional<Plan> choice = first ? earlier_choice(config, world.size()) : std::nullopt;
   if (choice) {
     report(fmt::format("grid: {}, from the run that this one resumes", with_factors(choice->grid)));

@@ -206,9 +206,7 @@ double MachineCosts::mean_s(const Recording::Compute& op) const {
                  k = op.flops / (2 * count * m * n);
     const bool narrow = is_half(a.dtype) && op.layer != "loss";
     const BlockProducts type = narrow ? machine_.program.products : BlockProducts::bf16;
-    const ProductRate& rate = type == BlockProducts::fp8   ? machine_.fp8
-                              : type == BlockProducts::fp4 ? machine_.fp4
-                                                           : machine_.products(a.dtype);
+    const ProductRate& rate = machine_.products(type, a.dtype);
     const double arithmetic = op.flops / rate.flops_per_s * (1 + rate.half_m / m) *
                               (1 + rate.half_n / n) * (1 + rate.half_k / k);
     return count * machine_.launch_s + conversion_s(op, type) +
@@ -313,6 +311,9 @@ void check_rates(const Machine& machine, DType dtype, int devices) {
   need(machine.memory_bytes > 0, "memory_bytes");
   need(machine.memory_bytes_per_s > 0, "memory_bytes_per_s");
   need(machine.products(dtype).flops_per_s > 0, concat("rate of products in ", name_of(dtype)));
+  const BlockProducts type = machine.program.products;
+  need(machine.products(type, dtype).flops_per_s > 0,
+       concat("rate of products in ", kBlockProducts[static_cast<std::size_t>(type)]));
   need(machine.attention_flops_per_s > 0, "attention_flops_per_s");
   need(machine.node_bytes_per_s > 0 || devices <= machine.devices_per_node,
        "node_bytes_per_s, the links between nodes");

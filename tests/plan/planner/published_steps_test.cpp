@@ -157,6 +157,13 @@ TEST(PublishedSteps, InFp8ConvertTheOperandsOfProductsInsideBlocks) {
   EXPECT_LT(estimate(config, machine).time.step_s, 0.95 * in_fp8);
 }
 
+TEST(PublishedSteps, InATypeWhoseRateTheMachineLacksAreRefused) {
+  PublishedStep step = published_step("torchtitan, compiled, FP8", "llama-3-8b", 32);
+  step.machine = "dgx-a100";
+  EXPECT_THAT([&] { predict(published(), step); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("no rate of products in fp8")));
+}
+
 TEST(PublishedSteps, HaveAPlanWhereOneFits) {
   const PublishedStep& step = published_step("llm.c", "gpt2-124m", 8);
   const auto best = best_plan(published(), step);

@@ -13,6 +13,7 @@
 #include "axonn/run/config/validate.h"
 #include "axonn/run/optim/adamw.h"
 
+#include "tests/support/group_gradients.h"
 #include "tests/support/reference.h"
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
@@ -79,19 +80,14 @@ class OneGroup {
 
   /// All gradients of a step are kClip times normal_values() of their names and the step.
   void step(std::int64_t step) {
-    group_.begin_step(ctx_);
-    group_.expect_reduce();
-    group_.begin_backward(ctx_);
-    for (std::size_t i = 0; i < gradients_.size(); ++i) {
-      const auto& parameter = *group_.parameters()[i];
-      gradients_[i] = normal_values(parameter.spec().name + std::to_string(step),
-                                    gradients_[i].rows, gradients_[i].cols);
-      std::ranges::copy(gradients_[i].values, parameter.gradient(ctx_).as<float>());
-      for (double& value : gradients_[i].values) value *= kClip;
-    }
-    group_.reduce(ctx_);
-    ParameterGroup* const all[] = {&group_};
-    finish_gradients(ctx_, all);
+    auto next = gradients_.begin();
+    compute_gradients(ctx_, group_, [&](const Parameter& parameter) {
+      Matrix& gradient = *next++;
+      gradient =
+          normal_values(parameter.spec().name + std::to_string(step), gradient.rows, gradient.cols);
+      std::ranges::copy(gradient.values, parameter.gradient(ctx_).as<float>());
+      for (double& value : gradient.values) value *= kClip;
+    });
     Tensor scale = ctx_.empty(1, 1, DType::f32);
     *scale.view().as<float>() = kClip;
     state_->update(ctx_, step, kRate, scale.view());

@@ -22,6 +22,7 @@
 #include "axonn/run/train/nonfinite.h"
 #include "axonn/run/train/training.h"
 
+#include "tests/support/group_gradients.h"
 #include "tests/support/runs.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/temporary_path.h"
@@ -56,13 +57,7 @@ class Problem {
   void twenty_steps(const auto& rate) {
     for (int s = 0; s < 20; ++s) {
       const Weights before = weights();
-      group_.begin_step(ctx_);
-      group_.expect_reduce();
-      group_.begin_backward(ctx_);
-      for (const auto& parameter : group_.parameters()) parameter->gradient(ctx_);
-      group_.reduce(ctx_);
-      ParameterGroup* const all[] = {&group_};
-      finish_gradients(ctx_, all);
+      compute_gradients(ctx_, group_, [&](Parameter& parameter) { parameter.gradient(ctx_); });
       for (int i = 0; i < kWeights; ++i) at(group_.gradient(), i) = gradient(before[i], i, s);
       Tensor scale = ctx_.empty(1, 1, DType::f32);
       *scale.view().as<float>() = 1;

@@ -16,6 +16,7 @@
 #include "axonn/run/optim/optimizer_state.h"
 
 #include "tests/support/grids.h"
+#include "tests/support/group_gradients.h"
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
 
@@ -45,13 +46,7 @@ class MatrixAndVector {
 
   /// Does an update; gradient(i) is that of element i, first those of the matrix.
   void step(std::int64_t number, const auto& gradient) {
-    group_.begin_step(ctx_);
-    group_.expect_reduce();
-    group_.begin_backward(ctx_);
-    for (const auto& parameter : group_.parameters()) parameter->gradient(ctx_);
-    group_.reduce(ctx_);
-    ParameterGroup* const all[] = {&group_};
-    finish_gradients(ctx_, all);
+    compute_gradients(ctx_, group_, [&](Parameter& parameter) { parameter.gradient(ctx_); });
     for (std::int64_t i = 0; i < kElements + kVector; ++i) at(group_.gradient(), i) = gradient(i);
     const Tensor scale = ctx_.empty(1, 1, DType::f32);
     *scale.view().as<float>() = 1;

@@ -103,6 +103,10 @@ struct Machine {
   /// f16 has the rate of bf16, as it does on GPUs that multiply both; a machine whose GPUs have no
   /// bf16 states that of f16 as bf16.
   const ProductRate& products(DType dtype) const { return is_half(dtype) ? bf16 : f32; }
+  /// Of products inside the blocks of a program that computes in `dtype`.
+  const ProductRate& products(BlockProducts type, DType dtype) const {
+    return type == BlockProducts::fp8 ? fp8 : type == BlockProducts::fp4 ? fp4 : products(dtype);
+  }
   double attention_flops_per_s = 0;  ///< of the causal half, as Recording counts
   double memory_bytes_per_s = 0;
   std::map<std::string, double>

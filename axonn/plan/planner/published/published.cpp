@@ -10,6 +10,7 @@
 #include "axonn/foundation/base/log.h"
 #include "axonn/foundation/options/options.h"
 #include "axonn/foundation/options/options_text.h"
+#include "axonn/plan/planner/costs.h"
 #include "axonn/plan/planner/estimate.h"
 #include "axonn/run/config/resolve.h"
 
@@ -79,6 +80,11 @@ const Entry& named(const std::vector<Entry>& entries, const char* kind, const st
   return *found;
 }
 
+/// Tokens per second of each device.
+std::string rate(const PublishedStep& step, double seconds) {
+  return format_count(std::llround(step.tokens_per_s * step.seconds() / seconds));
+}
+
 }  // namespace
 
 const PublishedModel& PublishedSteps::model_of(const PublishedStep& step) const {
@@ -135,7 +141,9 @@ Machine PublishedSteps::machine_of(const PublishedStep& step) const {
 
 PredictedStep predict(const PublishedSteps& all, const PublishedStep& step) {
   const Machine machine = all.machine_of(step);
-  const double seconds = estimate(all.config_of(step), machine).time.step_s;
+  const Config config = all.config_of(step);
+  check_rates(machine, config.training.dtype, step.devices());
+  const double seconds = estimate(config, machine).time.step_s;
   return {.seconds = seconds,
           .error = seconds / step.seconds() - 1,
           .range = machine.range_of(seconds)};
@@ -152,15 +160,6 @@ std::optional<Plan> best_plan(const PublishedSteps& all, const PublishedStep& st
   if (plans.empty()) return std::nullopt;
   return plans.front();
 }
-
-namespace {
-
-/// Tokens per second of each device.
-std::string rate(const PublishedStep& step, double seconds) {
-  return format_count(std::llround(step.tokens_per_s * step.seconds() / seconds));
-}
-
-}  // namespace
 
 std::string table_head() {
   return "| machine | program | model | grid | published, tokens/s a device | predicted | off by | "
