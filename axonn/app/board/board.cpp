@@ -42,6 +42,13 @@ std::string last_name(const std::string& path) {
 
 /// JSON has no NaN.
 json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(); }
+/// The steps that have samples, or answers with rewards, ascending.
+std::vector<std::int64_t> sample_steps(const RunView& run) {
+  std::vector<std::int64_t> all;
+  std::ranges::set_union(run.samples().steps(), run.answers().steps(), std::back_inserter(all));
+  return all;
+}
+
 json known(double value) { return value < 0 ? json() : number_or_null(value); }
 
 json status_of(const RunView& run, std::time_t now) {
@@ -50,6 +57,7 @@ json status_of(const RunView& run, std::time_t now) {
   for (const char* key : {"loss", "val_loss", "tokens", "tokens_per_s", "memory_bytes", "mfu",
                           "save_failures", "exposed_comm_ms", "step_ms"})
     last[key] = number_or_null(rows.last_of(key));
+  const std::vector<std::int64_t> samples = sample_steps(run);
   return {{"name", run.name()},
           {"state", name_of(run.state())},
           {"reason", run.reason()},
@@ -66,7 +74,7 @@ json status_of(const RunView& run, std::time_t now) {
           {"checkpoints", run.checkpoints()},
           {"warnings", run.warnings()},
           {"slowest", run.slowest()},
-          {"sample_step", run.samples().last_step()},
+          {"sample_step", samples.empty() ? 0 : samples.back()},
           {"last", last}};
 }
 
@@ -211,17 +219,28 @@ std::string Board::config_json(std::int64_t number) {
 
 std::string Board::samples_json(std::int64_t number, std::int64_t step) {
   const std::scoped_lock lock(mutex_);
-  const RunSamples& all = run(number).samples();
+  const RunView& view = run(number);
+  const std::vector<std::int64_t> steps = sample_steps(view);
+  auto at = std::ranges::upper_bound(steps, step);
+  if (at != steps.begin()) --at;
+  const std::int64_t found = at == steps.end() ? 0 : *at;
   json samples = json::array();
-  std::int64_t found = 0;
-  for (TextSample& one : all.at(step)) {
-    found = one.step;
-    samples.push_back({{"prompt", std::move(one.prompt)},
-                       {"text", std::move(one.text)},
-                       {"tokens", one.tokens},
-                       {"end", std::move(one.end)}});
+  const auto add = [&](TextSample& one) -> json& {
+    return samples.emplace_back(json{{"prompt", std::move(one.prompt)},
+                                     {"text", std::move(one.text)},
+                                     {"tokens", one.tokens},
+                                     {"end", std::move(one.end)}});
+  };
+  for (TextSample& one : view.samples().at(found))
+    if (one.step == found) add(one);
+  for (ScoredAnswer& one : view.answers().at(found)) {
+    json& sample = add(one.sample);
+    sample["advantage"] = one.advantage;
+    sample["rewards"] = json::array();
+    for (const auto& [name, reward] : one.rewards)
+      sample["rewards"].push_back({name, number_or_null(reward)});
   }
-  return text_of({{"steps", all.steps()}, {"step", found}, {"samples", samples}});
+  return text_of({{"steps", steps}, {"step", found}, {"samples", samples}});
 }
 
 void add_board(HttpServer& server, Board& board) {

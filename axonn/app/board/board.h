@@ -41,8 +41,9 @@ class Board {
   /// {"version": 1, "config": {"training.steps": "50", ...}}. Throws as points_json().
   std::string config_json(std::int64_t run);
   /// The samples of the last step up to `step` that has some, and all steps that have:
-  /// {"steps": [10, 20], "step": 20, "samples": [{"prompt", "text", "tokens", "end"}]}. Throws as
-  /// points_json().
+  /// {"steps": [10, 20], "step": 20, "samples": [{"prompt", "text", "tokens", "end"}]}; of answers
+  /// that the run learned from in this step, also {"advantage": 0.5, "rewards": [["exact", 1]]}.
+  /// Throws as points_json().
   std::string samples_json(std::int64_t run, std::int64_t step);
 
  private:

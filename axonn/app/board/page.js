@@ -166,9 +166,17 @@ function samplesByPrompt() {
 const kEnds = {stop_token: "the end of a text", stop_string: "the end of a turn",
   context: "no room was left", not_finite: "its logits were not finite"};
 
-function sampleBox({number, step, sample: {text, tokens, end}}) {
-  const about = `after step ${count(step)}: ${count(tokens)} token${tokens === 1 ? "" : "s"}`
-    + (kEnds[end] ? `, then ${kEnds[end]}` : "");
+// Of an answer that the run wrote to learn from: "number 1, short -, advantage 0.87".
+function rewardsOf({rewards, advantage}) {
+  return [...rewards, ["advantage", advantage]].map(([name, value]) => `${name} ${short(value)}`)
+    .join(", ");
+}
+
+function sampleBox({number, step, sample: answer}) {
+  const {text, tokens, end, rewards} = answer;
+  const about = `${rewards ? "of" : "after"} step ${count(step)}: ${count(tokens)} token`
+    + (tokens === 1 ? "" : "s") + (kEnds[end] ? `, then ${kEnds[end]}` : "")
+    + (rewards ? `; ${rewardsOf(answer)}` : "");
   return html("article", {}, html("header", {}, sample(number), html("b", {},
     page.runs[number].name), html("span", {class: "soft"}, about)),
   html("p", {class: "words", tabindex: "0"}, text || "(nothing)"));

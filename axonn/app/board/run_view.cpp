@@ -15,6 +15,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/run/records/run_end.h"
+#include "axonn/run/records/run_folder.h"
 #include "axonn/run/records/run_list.h"
 
 namespace axonn {
@@ -88,6 +89,7 @@ RunView::RunView(const std::string& folder, std::string name)
       name_(std::move(name)),
       rows_(folder + "/metrics.jsonl"),
       samples_(concat(folder, '/', kSamplesFile)),
+      answers_(concat(folder, '/', kRolloutsFolder)),
       log_(folder + "/logs/rank-0.log") {}
 
 void RunView::read_config() {
@@ -126,6 +128,7 @@ bool RunView::read(double seconds, std::time_t now) {
       begin_anew, [this](std::string_view line, std::int64_t) { take_log_line(line); },
       seconds / 4);
   const bool more_samples = samples_.read(seconds / 4);
+  answers_.read();
   judge(now);
   return more || more_log || more_samples;
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "axonn/app/board/run_answers.h"
 #include "axonn/app/board/run_rows.h"
 #include "axonn/app/board/run_samples.h"
 
@@ -34,6 +35,7 @@ class RunView {
   const std::string& name() const { return name_; }
   const RunRows& rows() const { return rows_; }
   const RunSamples& samples() const { return samples_; }
+  const RunAnswers& answers() const { return answers_; }
   RunPhase state() const { return state_; }
   const std::string& reason() const { return reason_; }  ///< of the state; "" if that says it all
   const std::map<std::string, std::string>& config() const { return config_; }
@@ -56,6 +58,7 @@ class RunView {
   std::string folder_, name_;
   RunRows rows_;
   RunSamples samples_;
+  RunAnswers answers_;
   LineTail log_;
   std::map<std::string, std::string> config_;
   std::string config_text_, reason_, slowest_;

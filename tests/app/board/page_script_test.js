@@ -199,6 +199,16 @@ test("samples stand prompt by prompt, and stay while nothing changes", async () 
   assert(!shown().includes("Oncea"));
 });
 
+test("an answer that a run learned from is shown with its rewards", () => {
+  const {page, byId, draw} = open();
+  page.runs = [run("a")];
+  page.samples = [{steps: [3], step: 3, samples: [{prompt: "1+2=", text: "4", tokens: 2,
+    end: "stop_token", advantage: -0.5, rewards: [["number", 0], ["short", null]]}]}];
+  draw();
+  assert.equal(byId("samples").textContent, "1+2=aof step 3: 2 tokens, then the end of a text; "
+    + "number 0, short -, advantage \u22120.54");
+});
+
 test("every unit, log scale and smoothing draw finite coordinates, of a single point too", () => {
   for (const losses of [[2], [null], [3, 2, 1], [0, 0], []])
     for (const unit of ["step", "tokens", "seconds"])

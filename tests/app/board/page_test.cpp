@@ -135,6 +135,32 @@ TEST_F(BoardTest, SendsTheSamplesOfAStepAndTheStepsThatHaveSome) {
   EXPECT_EQ(older["samples"][1]["end"], "max_tokens");
 }
 
+TEST_F(BoardTest, SendsAnswersWithTheirRewardsAmongTheSamples) {
+  const std::string run = make_run(folder_ / "run", 3, 10);
+  append(run + "/samples.jsonl", sample_line(2, "a"));
+  std::filesystem::create_directory(run + "/rollouts");
+  append(run + "/rollouts/step-000001.jsonl",
+         R"({"prompt": "1+1=", "completion": "2", "rewards": {"number": 1, "short": null}, )"
+         R"("advantage": 0.5, "truncated": false, "completion_ids": [50, 10]})"
+         "\nno JSON\n");
+  append(run + "/rollouts/step-000003.jsonl",
+         R"({"prompt": "1+2=", "completion": "4", "rewards": {"number": 0}, "advantage": -1, )"
+         R"("truncated": true, "completion_ids": [52]})"
+         "\n");
+  append(run + "/rollouts/other.jsonl", "{}\n");
+  serve({run});
+  EXPECT_EQ(answer("/api/runs")["runs"][0]["sample_step"], 3);
+  const json first = answer("/api/samples?run=0&step=1"), last = answer("/api/samples?run=0");
+  EXPECT_THAT(first["steps"], ElementsAre(1, 2, 3));
+  ASSERT_EQ(first["samples"].size(), 1U) << "a damaged line is none";
+  EXPECT_EQ(first["samples"][0],
+            json::parse(R"({"prompt": "1+1=", "text": "2", "tokens": 2, "end": "stop_token",
+                            "advantage": 0.5, "rewards": [["number", 1], ["short", null]]})"));
+  EXPECT_EQ(answer("/api/samples?run=0&step=2")["samples"][0]["prompt"], "a");
+  EXPECT_EQ(last["samples"][0]["end"], "max_tokens");
+  EXPECT_EQ(last["samples"][0]["rewards"][0][1], 0);
+}
+
 TEST_F(BoardTest, RefusesWhatIsNoRun) {
   serve({make_run(folder_ / "run", 1, 10)});
   answer("/api/runs");
