@@ -35,7 +35,7 @@ packages=(
   python3 strace                                       # attacks on the program
   patchelf qemu-user                                   # packages, and older processors to try them
   slurmctld slurmd slurm-client munge shellcheck       # tests of the job scripts
-  python3-numpy                                        # tests of files that other tools read
+  python3-numpy python3-xxhash                         # tests of files that other tools read
   python3-pytest mypy                                  # tests of the Python package and its types
   python3-jinja2                                       # tests of chat templates
 )

@@ -1,6 +1,5 @@
-#!/usr/bin/env python3
-"""Reads checkpoints, metrics and plans of axonn with numpy alone. The file works without the rest
-of the package, too.
+"""Reads checkpoints, metrics and plans of axonn with numpy and xxhash alone. The file works without
+the rest of the package, too.
 
     from axonn.checkpoint import Checkpoint
     checkpoint = Checkpoint("out")                  # the newest of a run; or a folder step-200
@@ -10,25 +9,27 @@ of the package, too.
 
 Files are mapped, not read: a parameter costs memory once it is asked for, and none if one rank
 wrote it as a whole. Checksums of what is read are verified. docs/checkpoints.md describes the
-format; python3 -m axonn.checkpoint --help has the commands for a shell.
+format.
 """
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 import os
 import re
 import struct
-import sys
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
 
+try:
+    from xxhash import xxh3_64_intdigest
+except ImportError:
+    xxh3_64_intdigest = None  # type: ignore[assignment]
+
 Array = npt.NDArray[Any]
 Path = Union[str, "os.PathLike[str]"]
-Bytes = Union[bytes, Array]
 _Place = Tuple[Callable[[int], Array], int, int, int, int, int, int]
 
 PIECE_BYTES = 4 << 20  # of a file, that one checksum covers
@@ -40,144 +41,6 @@ _TAIL = re.compile(rb',\n"xxh3": "([0-9a-f]{16})"}\n?\Z')
 
 class CheckpointError(ValueError):
     """A file is missing, damaged, or not a checkpoint."""
-
-
-# --- XXH3, 64 bits, seed 0. Source: the specification of xxHash, doc/xxhash_spec.md. ---
-
-_SECRET = bytes.fromhex(
-    "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671f"
-    "cb79e64eccc0e578825ad07dccff7221b8084674f743248ee03590e6813a264c"
-    "3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8"
-    "a8fa763fe39c343ff9dcbbc7c70b4f1d8a51e04bcdb45931c89f7ec9d9787364"
-    "eac5ac8334d3ebc3c581a0fffa1363eb170ddd51b7f0da49d316552629d4689e"
-    "2b16be587d47a1fc8ff8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e"
-)
-_P32 = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D)
-_P64 = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63,
-        0x27D4EB2F165667C5)
-_MASK = (1 << 64) - 1
-_BLOCK, _STRIPE = 1024, 64  # bytes; a block has 16 stripes of eight numbers
-
-
-def _u64(data: Bytes, at: int = 0) -> int:
-    return int.from_bytes(data[at : at + 8], "little")
-
-
-def _u32(data: Bytes, at: int = 0) -> int:
-    return int.from_bytes(data[at : at + 4], "little")
-
-
-def _fold(a: int, b: int) -> int:
-    product = a * b
-    return (product & _MASK) ^ (product >> 64)
-
-
-def _avalanche(h: int) -> int:
-    h = (h ^ h >> 37) * 0x165667919E3779F9 & _MASK
-    return h ^ h >> 32
-
-
-def _avalanche64(h: int) -> int:
-    h = (h ^ h >> 33) * _P64[1] & _MASK
-    h = (h ^ h >> 29) * _P64[2] & _MASK
-    return h ^ h >> 32
-
-
-def _mix16(data: Bytes, at: int, secret: int) -> int:
-    return _fold(_u64(data, at) ^ _u64(_SECRET, secret),
-                 _u64(data, at + 8) ^ _u64(_SECRET, secret + 8))
-
-
-def _rotate(h: int, bits: int) -> int:
-    return (h << bits | h >> 64 - bits) & _MASK
-
-
-def _xxh3_up_to_16(data: bytes) -> int:
-    n = len(data)
-    if n > 8:
-        low = _u64(data) ^ _u64(_SECRET, 24) ^ _u64(_SECRET, 32)
-        high = _u64(data, n - 8) ^ _u64(_SECRET, 40) ^ _u64(_SECRET, 48)
-        swapped = int.from_bytes(low.to_bytes(8, "little"), "big")
-        return _avalanche(n + swapped + high + _fold(low, high) & _MASK)
-    if n > 3:
-        h = (_u32(data, n - 4) + (_u32(data) << 32)) ^ _u64(_SECRET, 8) ^ _u64(_SECRET, 16)
-        h ^= _rotate(h, 49) ^ _rotate(h, 24)
-        h = h * 0x9FB21C651E98DF25 & _MASK
-        h = (h ^ (h >> 35) + n) * 0x9FB21C651E98DF25 & _MASK
-        return h ^ h >> 28
-    if n > 0:
-        h = data[0] << 16 | data[n >> 1] << 24 | data[n - 1] | n << 8
-        return _avalanche64(h ^ _u32(_SECRET) ^ _u32(_SECRET, 4))
-    return _avalanche64(_u64(_SECRET, 56) ^ _u64(_SECRET, 64))
-
-
-def _xxh3_up_to_240(data: bytes) -> int:
-    n = len(data)
-    h = n * _P64[0]
-    if n <= 128:
-        for i in range((n - 1) // 32, -1, -1):
-            h += _mix16(data, 16 * i, 32 * i) + _mix16(data, n - 16 * (i + 1), 32 * i + 16)
-        return _avalanche(h & _MASK)
-    for i in range(8):
-        h += _mix16(data, 16 * i, 16 * i)
-    h = _avalanche(h & _MASK)
-    for i in range(8, n // 16):
-        h += _mix16(data, 16 * i, 16 * (i - 8) + 3)
-    return _avalanche(h + _mix16(data, n - 16, 136 - 17) & _MASK)
-
-
-def _stripe_sums(stripes: Array, key: Array) -> Array:
-    """What stripes (..., 8) add to the accumulators."""
-    keyed = stripes ^ key
-    sums: Array = (keyed & np.uint64(0xFFFFFFFF)) * (keyed >> np.uint64(32))
-    sums += stripes[..., [1, 0, 3, 2, 5, 4, 7, 6]]
-    return sums
-
-
-def _xxh3_long(pieces: Sequence[Bytes]) -> List[int]:
-    """The hashes of pieces (bytes-like) of one length above 240."""
-    data = [np.frombuffer(piece, np.uint8) for piece in pieces]
-    n = len(data[0])
-    secret = [np.frombuffer(_SECRET, "<u8", 8, 8 * i) for i in range(17)]
-    acc = np.tile(np.array([_P32[2], _P64[0], _P64[1], _P64[2], _P64[3], _P32[1], _P64[4], _P32[0]],
-                           np.uint64), (len(data), 1))
-    blocks = (n - 1) // _BLOCK
-    keys = np.stack(secret[:16])
-    if blocks:
-        sums = np.stack([
-            _stripe_sums(piece[: blocks * _BLOCK].view("<u8").reshape(blocks, 16, 8), keys).sum(
-                1, dtype=np.uint64) for piece in data], axis=1)
-        for block in sums:  # each depends on the one before
-            acc += block
-            acc ^= acc >> np.uint64(47)
-            acc ^= secret[16]
-            acc *= np.uint64(_P32[0])
-    last = np.frombuffer(_SECRET, "<u8", 8, 192 - 64 - 7)
-    rest = ((n - 1) - blocks * _BLOCK) // _STRIPE
-    hashes = []
-    for piece, each in zip(data, acc):
-        begin = blocks * _BLOCK
-        tail = piece[begin : begin + rest * _STRIPE].view("<u8").reshape(rest, 8)
-        each = each + _stripe_sums(tail, keys[:rest]).sum(0, dtype=np.uint64)
-        each = each + _stripe_sums(np.frombuffer(piece[n - _STRIPE :].tobytes(), "<u8"), last)
-        h = n * _P64[0]
-        for i in range(4):
-            h += _fold(int(each[2 * i]) ^ _u64(_SECRET, 11 + 16 * i),
-                       int(each[2 * i + 1]) ^ _u64(_SECRET, 19 + 16 * i))
-        hashes.append(_avalanche(h & _MASK))
-    return hashes
-
-
-def xxh3(data: Bytes) -> int:
-    """The 64-bit XXH3 hash of bytes."""
-    if len(data) <= 16:
-        return _xxh3_up_to_16(bytes(data))
-    if len(data) <= 240:
-        return _xxh3_up_to_240(bytes(data))
-    return _xxh3_long([data])[0]
-
-
-# --- Checkpoints ---
 
 
 def _dynamic_map(signed: bool) -> Array:
@@ -208,20 +71,12 @@ class _File:
     def verify(self, begin: int, end: int) -> None:
         """Verifies the pieces that have bytes of [begin, end)."""
         wanted = range(begin // PIECE_BYTES, -(-end // PIECE_BYTES))
-        todo = sorted(self.unverified.intersection(wanted))
-        at_once = 16  # pieces, which are hashed side by side
-        for first in range(0, len(todo), at_once):
-            numbers = todo[first : first + at_once]
-            pieces = [self.data[i * PIECE_BYTES : (i + 1) * PIECE_BYTES] for i in numbers]
-            whole = [piece for piece in pieces if len(piece) == PIECE_BYTES]
-            hashes = (_xxh3_long(whole) if whole else []) + [
-                xxh3(piece) for piece in pieces if len(piece) < PIECE_BYTES]
-            for number, found in zip(numbers, hashes):
-                if found != self.sums[number]:
-                    raise CheckpointError(
-                        f"{self.path} is damaged: bytes from {number * PIECE_BYTES} on do not have "
-                        "the checksum of the index")
-        self.unverified.difference_update(todo)
+        for number in self.unverified.intersection(wanted):
+            first = number * PIECE_BYTES
+            if xxh3_64_intdigest(self.data[first : first + PIECE_BYTES].data) != self.sums[number]:
+                raise CheckpointError(f"{self.path} is damaged: bytes from {first} on do not have "
+                                      "the checksum of the index")
+        self.unverified.difference_update(wanted)
 
     def floats(self, offset: int, count: int) -> Array:
         self.verify(offset, offset + 4 * count)
@@ -263,6 +118,9 @@ class Checkpoint(Mapping[str, Array]):
     def __init__(self, path: Path, verify: bool = True) -> None:
         """path: a checkpoint, a folder of several (the newest is taken) or a run's output.dir.
         Raises CheckpointError if it is damaged; verify=False skips the checksums."""
+        if verify and xxh3_64_intdigest is None:
+            raise CheckpointError("verifying needs the package xxhash (of PyPI, or python3-xxhash "
+                                  "of Debian); verify=False skips it")
         self.folder = find_checkpoint(path)
         self._verify = verify
         self.index = self._read_index()
@@ -286,7 +144,8 @@ class Checkpoint(Mapping[str, Array]):
         except OSError as error:
             raise CheckpointError(f"cannot read {path}: {error}") from error
         tail = _TAIL.search(text)
-        if not tail or (self._verify and xxh3(text[: tail.start()]) != int(tail[1], 16)):
+        if not tail or (
+                self._verify and xxh3_64_intdigest(text[: tail.start()]) != int(tail[1], 16)):
             raise CheckpointError(f"{path} is altered or cut short")
         index: Dict[str, Any] = json.loads(text)
         if index.get("format") != "axonn checkpoint" or index.get("version") not in (1, 2):
@@ -325,7 +184,7 @@ class Checkpoint(Mapping[str, Array]):
         rows or columns (exp_avg_sq_row, exp_avg_sq_col) has one dim; a vector has none of columns.
         """
         if name not in self.shapes:
-            raise KeyError(f"the checkpoint has no parameter {name}; the command list shows them")
+            raise KeyError(f"the checkpoint has no parameter {name}; shapes has all")
         if kind not in self.kinds:
             raise KeyError(f"the checkpoint has no {kind}, but {', '.join(self.kinds)}")
         places = self._places.get((name, kind), [])
@@ -370,7 +229,7 @@ class Checkpoint(Mapping[str, Array]):
         path = os.path.join(self.folder, name)
         with open(path, "rb") as file:
             data = file.read()
-        if len(data) != entry[1] or (self._verify and xxh3(data) != int(entry[2], 16)):
+        if len(data) != entry[1] or (self._verify and xxh3_64_intdigest(data) != int(entry[2], 16)):
             raise CheckpointError(f"{path} is damaged")
         return data.decode()
 
@@ -454,57 +313,3 @@ def safetensors(path: Path) -> Dict[str, Array]:
             values = data[begin:end].view(_TYPES[entry["dtype"]])
         tensors[name] = values.reshape(entry["shape"])
     return tensors
-
-
-def _export(checkpoint: Checkpoint, args: argparse.Namespace) -> None:
-    """Writes arrays into an .npz file one by one."""
-    import zipfile
-
-    names = args.names or [name for name, shape in checkpoint.shapes.items()
-                           if args.kind != _COLUMNS or len(shape) == 2]
-    with zipfile.ZipFile(args.out, "w", allowZip64=True) as file:
-        for name in names:
-            with file.open(name + ".npy", "w", force_zip64=True) as entry:
-                np.save(entry, checkpoint.get(name, args.kind))
-    print(f"wrote {len(names)} arrays to {args.out}")
-
-
-def main(arguments: Optional[Sequence[str]] = None) -> None:
-    parser = argparse.ArgumentParser(description="Reads a checkpoint of axonn.")
-    parser.add_argument("checkpoint",
-                        help="a checkpoint, a folder of several, or a run's output.dir")
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("list", help="names, shapes and kinds")
-    commands.add_parser("verify", help="verifies the checksums of all files")
-    export = commands.add_parser("export", help="writes arrays into an .npz file")
-    export.add_argument("out", metavar="FILE.npz")
-    export.add_argument("names", nargs="*", metavar="NAME", help="default: all")
-    export.add_argument("--kind", default="master", help="master, or a buffer of the optimizer")
-    args = parser.parse_args(arguments)
-    try:
-        checkpoint = Checkpoint(args.checkpoint)
-        if args.command == "export":
-            _export(checkpoint, args)
-        elif args.command == "verify":
-            print(f"{checkpoint.folder}: {checkpoint.verify():,} bytes are good")
-        else:
-            count = sum(int(np.prod(shape)) for shape in checkpoint.shapes.values())
-            print(f"{checkpoint.folder}: step {checkpoint.step}, written by "
-                  f"{checkpoint.index['ranks']} ranks, {count:,} parameters; "
-                  f"kinds {', '.join(checkpoint.kinds)}")
-            for name, shape in checkpoint.shapes.items():
-                print(f"{name}  {', '.join(map(str, shape))}")
-    except BrokenPipeError:
-        raise
-    except (CheckpointError, OSError, KeyError) as error:
-        # str() of a KeyError has quotes around the message.
-        sys.exit(f"error: {error.args[0] if isinstance(error, KeyError) else error}")
-
-
-if __name__ == "__main__":
-    try:
-        main()
-        sys.stdout.flush()
-    except BrokenPipeError:  # as of `list | head`: nobody reads on
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
