@@ -5,14 +5,11 @@
 #include <string_view>
 #include <vector>
 
+#include "axonn/foundation/base/exit_codes.h"
+
 namespace axonn {
 
 using Arguments = std::vector<std::string>;
-
-/// Exit codes of the program other than 0 (success).
-inline constexpr int kFailed = 1;         ///< an error, or for check: the grids disagree
-inline constexpr int kUsageError = 2;     ///< usage error: an invalid key, value, file or grid
-inline constexpr int kStoppedEarly = 75;  ///< by a signal, after saving a checkpoint; requeue it
 
 /// `axonn NAME ...`. run() gets the arguments after the name and returns the exit code. It throws
 /// UsageError for usage errors and Error for failures.
@@ -36,6 +33,7 @@ int run_distill(const Arguments& arguments);
 int run_forget(const Arguments& arguments);
 int run_hash(const Arguments& arguments);
 int run_replay(const Arguments& arguments);
+int run_supervise(const Arguments& arguments);
 int run_check(const Arguments& arguments);
 int run_bench(const Arguments& arguments);
 int run_plan(const Arguments& arguments);

@@ -57,6 +57,8 @@ std::span<const Command> commands() {
       Command{"hash", "prints hashes of a checkpoint's weights and optimizer, or compares two",
               run_hash},
       Command{"replay", "repeats a training step whose loss was NaN or infinite", run_replay},
+      Command{"supervise", "starts a job again after each failure, without the nodes at fault",
+              run_supervise},
       Command{"check", "runs the same training on several grids and compares the results",
               run_check},
       Command{"bench", "times training steps: tokens/s, flops, exposed communication, memory",
