@@ -69,6 +69,8 @@ Examples:
       adapters (LoRA) that learn the teacher's distributions of the answers' tokens
   axonn distill small/checkpoints text.txt --teacher large/checkpoints --full --distill.beta 0
       all weights, by the divergence from the teacher (forward KL)
+  axonn distill Qwen3-0.6B prompts.jsonl --teacher Qwen3-4B --on-policy
+      on answers that the model itself writes to prompts, by the reverse divergence
 
 Exit codes: as for axonn train.)";
 
@@ -100,8 +102,8 @@ constexpr const char* command_of(Tuning kind) {
 constexpr bool has_answers(Tuning kind) { return kind == Tuning::pairs || kind == Tuning::rewards; }
 
 struct FinetuneFlags {
-  std::string model, data, teacher;  ///< teacher: of axonn distill
-  bool full = false;
+  std::string model, data, teacher;      ///< teacher: of axonn distill
+  bool full = false, on_policy = false;  ///< on_policy: of axonn distill
   Tuning kind = Tuning::examples;
   TrainFlags train;
 };
@@ -252,8 +254,13 @@ class Defaults {
     if (flags.kind == Tuning::pairs) set("preference.loss", "dpo");
     if (flags.kind == Tuning::teacher) set("distill.teacher", flags.teacher);
     if (flags.kind == Tuning::rewards) set("rl.loss", "dapo");
+    if (flags.on_policy) {
+      set("rl.loss", "distill");
+      set("rl.group", "1");
+      set("distill.beta", "1");
+    }
     loaded_.config.data.answers = answer_data(loaded_.config);
-    if (!has_answers(flags.kind)) set("data.validation", "0.05");
+    if (!has_answers(flags.kind) && !flags.on_policy) set("data.validation", "0.05");
     const std::int64_t positions = ModelFiles(flags.model).config().positions;
     fill_length(positions > 0 ? std::min(positions, kMostTokens) : kMostTokens);
     if (!loaded_.config.parallelism.automatic()) set("training.micro_batch", "1");
@@ -262,7 +269,7 @@ class Defaults {
     set("training.dtype", fast ? "bf16" : "f32");
     if (has_answers(flags.kind))
       fill_answers(flags.full);
-    else
+    else if (!flags.on_policy)
       set("training.eval_every", "50");
     flags.full ? fill_full() : fill_adapters();
     set("output.dir", "out/" + name_of(flags));
@@ -352,6 +359,10 @@ int run_tuning(CLI::App& app, FinetuneFlags flags, const Arguments& arguments) {
                    "(distill.teacher)")
         ->required()
         ->type_name("DIR");
+  if (flags.kind == Tuning::teacher)
+    app.add_flag("--on-policy", flags.on_policy,
+                 "DATA are prompts, and the model learns on answers that it writes itself "
+                 "(rl.loss = distill)");
   app.add_flag("--full", flags.full, "train all weights instead of adapters");
   add_train_flags(app, flags.train);
   LoadedConfig loaded;

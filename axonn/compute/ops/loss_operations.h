@@ -47,7 +47,8 @@ struct CombineSoftmax {
 
 /// The gradient of a piece of the logits: (softmax (1 + 2 z lse) - one hot) · scale · the row's
 /// weight, that of loss + z lse². Rows with a negative target and columns beyond piece.valid are
-/// zero.
+/// zero. With a bonus (e, H) of a row, that of -e H · scale is added, H its entropy:
+/// p (log p + H) e · scale.
 struct CrossEntropyBackward {
   View d_logits;  ///< (R, V) T, may be logits if both have the same type
   View logits;    ///< (R, V) T, may differ in type from d_logits
@@ -57,9 +58,10 @@ struct CrossEntropyBackward {
   float scale = 1;
   float z = 0;
   View weights = {};  ///< (R, 1) f32 of either sign; empty: all are 1
+  View bonus = {};    ///< (R, 2) f32: e and H; empty: there is none
 
   static constexpr std::string_view kName = "cross_entropy_backward";
-  auto operands() const { return std::array{d_logits, logits, lse, targets, weights}; }
+  auto operands() const { return std::array{d_logits, logits, lse, targets, weights, bonus}; }
   void run(auto launch, const Checker& check) const;
 };
 
@@ -74,9 +76,10 @@ struct CrossEntropy {
   float scale = 1;
   float z = 0;        ///< see CrossEntropyBackward
   View weights = {};  ///< likewise; of the gradient, not of loss
+  View bonus = {};    ///< likewise
 
   static constexpr std::string_view kName = "cross_entropy";
-  auto operands() const { return std::array{d_logits, loss, lse, logits, targets, weights}; }
+  auto operands() const { return std::array{d_logits, loss, lse, logits, targets, weights, bonus}; }
   void run(auto launch, const Checker& check) const;
 };
 
@@ -126,6 +129,18 @@ struct PolicyLogProbability {
   void run(auto launch, const Checker& check) const;
 };
 
+/// out (R, 1) f32 = the k-th largest logit of each row, the least finite number if it has fewer; 0
+/// if the target is negative.
+struct KthLargestLogit {
+  View out, logits, targets;  ///< see TokenRecord
+  std::int64_t vocab = 0, pieces = 1;
+  std::int64_t k = 1;
+
+  static constexpr std::string_view kName = "kth_largest_logit";
+  auto operands() const { return std::array{out, logits, targets}; }
+  void run(auto launch, const Checker& check) const;
+};
+
 /// out (R, 1) f32 = -sum of p log p over a piece of the vocabulary, p the softmax of the whole row.
 struct EntropyTerms {
   View out;
@@ -148,18 +163,38 @@ struct EntropyTerms {
 ///
 /// Source: Agarwal et al., "On-policy distillation of language models", 2024, arXiv:2306.13649,
 /// whose M has the weights the other way round.
+///
+/// With `kept`, the sums are of the teacher's likeliest tokens alone, and DivergenceTail adds the
+/// summand of all others together.
 struct DivergenceTerms {
-  View out;                       ///< (R, 2) f32: the sum, and that of the summands with factor S
+  /// (R, 2) f32: the sum, and that of the summands with factor S. With `kept` (R, 4): then the sums
+  /// of S and of T.
+  View out;
   View student, teacher;          ///< (R, V) f32
   View student_lse, teacher_lse;  ///< (R, 1) f32: of whole rows
   View targets;                   ///< (1, R) i32: a row with a negative one has sums of 0
   std::int64_t valid = 0;         ///< columns that count
   float beta = 0;
+  View kept = {};  ///< (R, 1) f32: the least logit of the teacher that counts; empty: all do
 
   static constexpr std::string_view kName = "divergence_terms";
   auto operands() const {
-    return std::array{out, student, teacher, student_lse, teacher_lse, targets};
+    return std::array{out, student, teacher, student_lse, teacher_lse, targets, kept};
   }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// Adds to the sums of whole rows the summand of the tokens that are not kept, as if they were one
+/// token, the tail: terms (R, 4) f32 becomes the sum, that of the summands with factor S, and the
+/// derivative by the tail's probability under S, which DivergenceBackward reads; the last column
+/// stays. A tail has a probability of at least 1e-7.
+struct DivergenceTail {
+  View terms;
+  View targets;  ///< (1, R) i32: a row with a negative one stays
+  float beta = 0;
+
+  static constexpr std::string_view kName = "divergence_tail";
+  auto operands() const { return std::array{terms, targets}; }
   void run(auto launch, const Checker& check) const;
 };
 
@@ -168,13 +203,14 @@ struct DivergenceTerms {
 struct DivergenceBackward {
   View d_logits;
   View student, teacher, student_lse, teacher_lse, targets;  ///< see DivergenceTerms
-  View terms;                                                ///< its result, of whole rows
+  View terms;  ///< its result of whole rows, with DivergenceTail if there is `kept`
   std::int64_t valid = 0;
   float beta = 0, scale = 1;
+  View kept = {};  ///< see DivergenceTerms
 
   static constexpr std::string_view kName = "divergence_backward";
   auto operands() const {
-    return std::array{d_logits, student, teacher, student_lse, teacher_lse, targets, terms};
+    return std::array{d_logits, student, teacher, student_lse, teacher_lse, targets, terms, kept};
   }
   void run(auto launch, const Checker& check) const;
 };

@@ -523,13 +523,13 @@ using RowwiseOperation = std::variant<
     ops::ExpertFactors, ops::ExpertFactorTerms, ops::SpreadRows, ops::CombineRows,
     ops::CombineRowsBackward, ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward,
     ops::SoftmaxStats, ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy,
-    ops::GreedyTargets, ops::TokenRecord, ops::PolicyLogProbability, ops::EntropyTerms,
-    ops::DivergenceTerms, ops::DivergenceBackward, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
-    ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize, ops::ClipFactor,
-    ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW, ops::AddSquares,
-    ops::AdafactorSquares, ops::Adafactor, ops::Clamp, ops::Momentum, ops::DivideByNorm,
-    ops::WeightedSum, ops::MovingAverage, ops::EncodeDynamic, ops::DecodeDynamic,
-    ops::RoundAtRandom>;
+    ops::GreedyTargets, ops::TokenRecord, ops::KthLargestLogit, ops::PolicyLogProbability,
+    ops::EntropyTerms, ops::DivergenceTerms, ops::DivergenceTail, ops::DivergenceBackward,
+    ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::PowerSum,
+    ops::LargestSize, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion,
+    ops::ScheduleFreeAdamW, ops::AddSquares, ops::AdafactorSquares, ops::Adafactor, ops::Clamp,
+    ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage, ops::EncodeDynamic,
+    ops::DecodeDynamic, ops::RoundAtRandom>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

@@ -76,10 +76,10 @@ void LanguageModel::learn(const Context& ctx, const Teaching& teaching, const To
   const Var teachers_input = input_of(teachers.context(), of_teacher, taught);
   GatheredWeights weights(ctx, end.groups, ReadIn::held);
   const Context& inside = weights.context();
-  end.output.divergence(
-      inside, input_of(inside, end, x),
-      {of_teacher.output, teachers.context(), teachers_input, teaching.beta, teaching.losses},
-      tokens.targets, scale, total.view());
+  end.output.divergence(inside, input_of(inside, end, x),
+                        {of_teacher.output, teachers.context(), teachers_input, teaching.beta,
+                         teaching.losses, teaching.top_k},
+                        tokens.targets, scale, total.view());
   weights.release();
   teachers.release();
 }

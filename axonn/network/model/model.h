@@ -85,10 +85,11 @@ class LanguageModel;
 /// distributions from a teacher's: see CrossEntropy::divergence().
 struct Teaching {
   LanguageModel* teacher;
-  Context ctx;            ///< of the teacher, on a grid of the same shape; without a tape
-  float beta = 0;         ///< see ops::DivergenceTerms
-  float temperature = 1;  ///< by which the logits of both are divided
-  View losses;            ///< (1, 2) f64, see CrossEntropy::Teacher
+  Context ctx;             ///< of the teacher, on a grid of the same shape; without a tape
+  float beta = 0;          ///< see ops::DivergenceTerms
+  float temperature = 1;   ///< by which the logits of both are divided
+  View losses;             ///< (1, 2) f64, see CrossEntropy::Teacher
+  std::int64_t top_k = 0;  ///< likewise
 };
 
 /// A Model that ends in a norm and an output layer over the vocabulary. Implements the losses and

@@ -18,14 +18,38 @@ CrossEntropy::Distribution CrossEntropy::distribution(const Context& ctx, const 
   return found;
 }
 
+Tensor CrossEntropy::kth_largest(const Context& ctx, const Tensor& logits, const View& targets,
+                                 std::int64_t k) const {
+  const std::int64_t pieces = ctx.grid.extent(Axis::x);
+  // The exchange is in place, and these logits are read again.
+  Tensor copied = logits;
+  if (pieces > 1) {
+    copied = ctx.like(logits);
+    ctx.backend.run(ops::Cast{copied.view(), logits.view()});
+  }
+  return of_whole_logits(ctx, copied, targets, 1,
+                         [&](const View& out, const View& whole, const View& of_part) {
+                           ctx.backend.run(ops::KthLargestLogit{.out = out,
+                                                                .logits = whole,
+                                                                .targets = of_part,
+                                                                .vocab = options_.vocab,
+                                                                .pieces = pieces,
+                                                                .k = k});
+                         });
+}
+
 void CrossEntropy::diverge(const Context& ctx, const Block& block, const View& taught,
                            const Teacher& teacher, float scale, const View& total) const {
   const Distribution own = distribution(ctx, block.hidden.view().row_range(block.row, block.count),
                                         block.targets),
                      wanted = teacher.output.distribution(teacher.ctx, taught, block.targets);
   const View logits = own.logits.view();
+  const Tensor least = teacher.top_k > 0 ? teacher.output.kth_largest(teacher.ctx, wanted.logits,
+                                                                      block.targets, teacher.top_k)
+                                         : Tensor();
+  const View kept = teacher.top_k > 0 ? least.view() : View{};
   const std::int64_t valid = vocabulary_piece(ctx.grid, options_.vocab).valid;
-  Tensor terms = ctx.empty(block.count, 2, DType::f32);
+  Tensor terms = ctx.empty(block.count, teacher.top_k > 0 ? 4 : 2, DType::f32);
   ctx.backend.run(ops::DivergenceTerms{.out = terms.view(),
                                        .student = logits,
                                        .teacher = wanted.logits.view(),
@@ -33,8 +57,11 @@ void CrossEntropy::diverge(const Context& ctx, const Block& block, const View& t
                                        .teacher_lse = wanted.lse.view(),
                                        .targets = block.targets,
                                        .valid = valid,
-                                       .beta = teacher.beta});
+                                       .beta = teacher.beta,
+                                       .kept = kept});
   sum_over(ctx, terms, Axis::x, Cut::same, {});
+  if (teacher.top_k > 0)
+    ctx.backend.run(ops::DivergenceTail{terms.view(), block.targets, teacher.beta});
   if (ctx.grid.coord(Axis::x) == 0 && ctx.grid.coord(Axis::y) == 0) {
     ctx.backend.run(ops::Sum{total, terms.view().col_range(0, 1)});
     ctx.backend.run(ops::Sum{teacher.losses.col_range(0, 1), own.losses.view()});
@@ -52,7 +79,8 @@ void CrossEntropy::diverge(const Context& ctx, const Block& block, const View& t
                                           .terms = terms.view(),
                                           .valid = valid,
                                           .beta = teacher.beta,
-                                          .scale = scale});
+                                          .scale = scale,
+                                          .kept = kept});
   if (options_.cap > 0)
     ctx.backend.run(
         ops::SoftCapBackward{d_logits, d_logits, logits, static_cast<float>(options_.cap)});
@@ -79,7 +107,7 @@ void CrossEntropy::divergence(const Context& ctx, const Var& hidden, const Teach
     const std::int64_t at_once = rows_at_once(ctx, whole.rows());
     for (std::int64_t row = 0; row < whole.rows(); row += at_once) {
       const std::int64_t n = std::min(at_once, whole.rows() - row);
-      diverge(ctx, {whole, d_hidden, row, n, targets.view().col_range(first + row, n), {}, cut},
+      diverge(ctx, {whole, d_hidden, row, n, targets.view().col_range(first + row, n), {}, {}, cut},
               taught.view().row_range(row, n), teacher, scale, total);
     }
     first += whole.rows();

@@ -26,6 +26,11 @@ Tensor gathered_stats(const Context& ctx, const View& logits, const View& target
   return gathered;
 }
 
+/// n rows of a view, or none if it has none.
+View rows_of_view(const View& all, std::int64_t first, std::int64_t n) {
+  return all.rows > 0 ? all.row_range(first, n) : View{};
+}
+
 }  // namespace
 
 CrossEntropy::CrossEntropy(const Parameter& table, const Options& options)
@@ -128,6 +133,7 @@ void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tenso
   const std::array<int, kStages> after{0, y, y + x, y + x + cut};  // blocks that start before it
   const RowWeights* weighted = ctx.find<RowWeights>();
   const View weights = weighted ? weighted->weights.view() : View{};
+  const View bonus = weighted && weighted->bonus.rows() > 0 ? weighted->bonus.view() : View{};
   AXONN_CHECK(!weighted || weights.rows == targets.cols(), "loss: row weights are ", weights,
               ", wanted one for each of ", targets.cols(), " targets");
   std::vector<Block> blocks;
@@ -151,7 +157,8 @@ void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tenso
     for (std::int64_t row = 0; row < whole.rows(); row += at_once) {
       const std::int64_t n = std::min(at_once, whole.rows() - row);
       blocks.push_back({whole, d_hidden, row, n, targets.view().col_range(first + row, n),
-                        weighted ? weights.row_range(first + row, n) : View{}, cut_x});
+                        rows_of_view(weights, first + row, n), rows_of_view(bonus, first + row, n),
+                        cut_x});
       advance_all(blocks.size() - 1);
     }
     first += whole.rows();
@@ -205,7 +212,8 @@ void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
                                   const View& total) const {
   const auto [scores, stats, wanted, cut, first] = std::exchange(block.softmax, {});
   const std::int64_t n = scores.rows();
-  const View weights = block.weights.rows > 0 ? block.weights.row_range(first, n) : View{};
+  const View weights = rows_of_view(block.weights, first, n),
+             bonus = rows_of_view(block.bonus, first, n);
   const Tensor loss = ctx.empty(n, 1, DType::f32), lse = ctx.empty(n, 1, DType::f32);
   const View logits = scores.view().col_range(0, table_.local_rows());
   const VocabularyPiece piece = vocabulary_piece(ctx.grid, options_.vocab);
@@ -224,7 +232,8 @@ void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
                                       .valid = piece.valid,
                                       .scale = scale,
                                       .z = z,
-                                      .weights = weights});
+                                      .weights = weights,
+                                      .bonus = bonus});
   } else {
     ctx.backend.run(ops::CombineSoftmax{loss.view(), lse.view(), stats.view(), wanted});
     if (block.d_hidden)
@@ -235,7 +244,8 @@ void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
                                                 .piece = piece,
                                                 .scale = scale,
                                                 .z = z,
-                                                .weights = weights});
+                                                .weights = weights,
+                                                .bonus = bonus});
   }
   if (block.d_hidden && options_.cap > 0)
     ctx.backend.run(
@@ -272,7 +282,7 @@ void CrossEntropy::finish(const Context& ctx, Block& block) const {
   if (!d_hidden) return;
   const Tensor d_logits =
       std::exchange(block.d_logits, nullptr)->whole(ctx, {}).col_range(0, table_.local_rows());
-  add_gradients(ctx, {hidden, d_hidden, block.row, block.count, {}, {}, block.cut},
+  add_gradients(ctx, {hidden, d_hidden, block.row, block.count, {}, {}, {}, block.cut},
                 d_logits.view());
   // After the chunk's last rows its sum starts, and overlaps the next chunk's loss.
   if (block.row + block.count < hidden.rows()) return;

@@ -25,7 +25,8 @@ struct OutputZLoss {
 /// such as one of preferences, is that of a sum with such weights. The terms of an OutputZLoss are
 /// multiplied in the gradient, and not in its total.
 struct RowWeights {
-  Tensor weights;  ///< (R, 1) f32, one for each target of this rank
+  Tensor weights;     ///< (R, 1) f32, one for each target of this rank
+  Tensor bonus = {};  ///< (R, 2) f32: of the entropy, see CrossEntropyBackward; empty: none
 };
 
 /// Attached to a pass of a LanguageModel, multiplies all logits, which must not be capped: those of
@@ -103,11 +104,15 @@ class CrossEntropy {
     const Var& hidden;   ///< (R, C'/Gy), in the chunks of the student's
     float beta = 0;      ///< see ops::DivergenceTerms
     View losses;         ///< (1, 2) f64 += this rank's part of the losses of student and teacher
+    /// So many of the teacher's likeliest tokens, and those as likely as the last of them, count
+    /// by themselves, and all others as one; 0: all by themselves.
+    std::int64_t top_k = 0;
   };
   /// As operator(), with the divergence of the distributions in place of the losses of targets: a
   /// row counts if its target is not negative. Without weights of rows and output z-loss.
   /// Communicates as operator() does, without overlap and for both models, and sums two f32 of a
-  /// row over x. Throws if the vocabularies differ.
+  /// row over x, four with top_k, for which the teacher's logits are exchanged as in records().
+  /// Throws if the vocabularies differ.
   void divergence(const Context& ctx, const Var& hidden, const Teacher& teacher,
                   const Tensor& targets, float scale, const View& total) const;
 
@@ -183,6 +188,7 @@ class CrossEntropy {
     std::shared_ptr<Tensor> d_hidden;  // likewise; null without a tape
     std::int64_t row, count;           // the block's first row in the chunk, and its rows
     View targets, weights;             // of the block; no weights: all are 1
+    View bonus;                        // likewise; none: no entropy counts
     Cut cut;                           // of the chunk over x
     int stage = 0;                     // the next stage to run
     Softmax softmax = {};
@@ -193,6 +199,16 @@ class CrossEntropy {
     Tensor logits, losses, lse;
   };
   Distribution distribution(const Context& ctx, const View& hidden, const View& targets) const;
+  /// Exchanges logits (n, V/Gx) over x so that each rank has whole logits of a part of the rows,
+  /// calls `score` with them, that part's targets and results, and returns the results (n, columns)
+  /// f32 of all parts.
+  Tensor of_whole_logits(
+      const Context& ctx, Tensor pieces, const View& targets, std::int64_t columns,
+      const std::function<void(const View& out, const View& logits, const View& targets)>& score)
+      const;
+  /// The k-th largest logit (n, 1) f32 of each row of logits (n, V/Gx) f32.
+  Tensor kth_largest(const Context& ctx, const Tensor& logits, const View& targets,
+                     std::int64_t k) const;
   void diverge(const Context& ctx, const Block& block, const View& taught, const Teacher& teacher,
                float scale, const View& total) const;
   /// Adds to the gradients of a block's hidden rows and of the table.

@@ -61,49 +61,59 @@ Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& t
   });
 }
 
+Tensor CrossEntropy::of_whole_logits(
+    const Context& ctx, Tensor pieces, const View& targets, std::int64_t columns,
+    const std::function<void(const View& out, const View& logits, const View& targets)>& score)
+    const {
+  Communicator& across = ctx.grid.along(Axis::x);
+  // Of the rows, which may end before the last rank's part does.
+  const std::int64_t n = pieces.rows(), each = (n + across.size() - 1) / across.size(),
+                     first = std::min(across.rank() * each, n), mine = std::min(each, n - first);
+  if (each * across.size() != n) {
+    const Tensor padded =
+        ctx.empty(each * across.size(), pieces.cols(), DType::f32, MemoryUse::logits);
+    const View from = pieces.view();
+    ctx.device().copy(padded.view().data, from.data, from.count() * bytes_of(DType::f32));
+    pieces = padded;
+  }
+  const Buffer all = buffer_of(pieces.view());
+  pieces.set_pending(across.all_to_all(all, all, "token records"));
+  const Tensor found = ctx.empty(each * across.size(), columns, DType::f32);
+  score(found.view().row_range(first, mine), pieces.view(), targets.col_range(first, mine));
+  across
+      .all_gather(buffer_of(found.view()),
+                  buffer_of(found.view().row_range(across.rank() * each, each)), "token records")
+      .wait();
+  return found.row_range(0, n);
+}
+
 Tensor CrossEntropy::records(const Context& ctx, const Var& hidden, const Tensor& targets,
                              const TokenRecords& wanted) const {
-  const std::int64_t V = table_.local_rows();
-  Communicator& across = ctx.grid.along(Axis::x);
-  return score_rows(ctx, hidden, targets, wanted.columns(), [&](const ScoredRows& rows) {
-    const Cut cut = row_cut(ctx, rows.hidden.rows, Axis::y);
-    Tensor pieces = logits(ctx, rows.hidden, cut);  // (count, V/Gx)
-    // Of the rows, which may end before the last rank's part does.
-    const std::int64_t each = (rows.count + across.size() - 1) / across.size(),
-                       first = std::min(across.rank() * each, rows.count),
-                       mine = std::min(each, rows.count - first);
-    if (each * across.size() != rows.count) {
-      const Tensor padded = ctx.empty(each * across.size(), V, DType::f32, MemoryUse::logits);
-      const View from = pieces.view();
-      ctx.device().copy(padded.view().data, from.data, from.count() * bytes_of(DType::f32));
-      pieces = padded;
-    }
-    const Buffer all = buffer_of(pieces.view());
-    pieces.set_pending(across.all_to_all(all, all, "token records"));
-    const Tensor found = ctx.empty(each * across.size(), wanted.columns(), DType::f32);
-    const View part = found.view().row_range(first, mine),
-               of_part = rows.targets.col_range(rows.first + first, mine);
-    ctx.backend.run(ops::TokenRecord{.out = part.col_range(0, TokenRecords::kFigures),
-                                     .logits = pieces.view(),
+  const std::int64_t pieces = ctx.grid.extent(Axis::x);
+  const auto record = [&](const View& out, const View& logits, const View& of_part) {
+    ctx.backend.run(ops::TokenRecord{.out = out.col_range(0, TokenRecords::kFigures),
+                                     .logits = logits,
                                      .targets = of_part,
                                      .vocab = options_.vocab,
-                                     .pieces = across.size()});
+                                     .pieces = pieces});
     for (std::size_t i = 0; i < wanted.policies.size(); ++i) {
       const SamplingPolicy& policy = wanted.policies[i];
       ctx.backend.run(ops::PolicyLogProbability{
-          .out = part.col_range(TokenRecords::kFigures + static_cast<std::int64_t>(i), 1),
-          .logits = pieces.view(),
+          .out = out.col_range(TokenRecords::kFigures + static_cast<std::int64_t>(i), 1),
+          .logits = logits,
           .targets = of_part,
           .vocab = options_.vocab,
-          .pieces = across.size(),
+          .pieces = pieces,
           .temperature = static_cast<float>(policy.temperature),
           .top_k = policy.top_k,
           .top_p = policy.top_p});
     }
-    across
-        .all_gather(buffer_of(found.view()),
-                    buffer_of(found.view().row_range(across.rank() * each, each)), "token records")
-        .wait();
+  };
+  return score_rows(ctx, hidden, targets, wanted.columns(), [&](const ScoredRows& rows) {
+    const Cut cut = row_cut(ctx, rows.hidden.rows, Axis::y);
+    const Tensor found =
+        of_whole_logits(ctx, logits(ctx, rows.hidden, cut),
+                        rows.targets.col_range(rows.first, rows.count), wanted.columns(), record);
     ctx.device().copy(rows.out.data, found.view().data, rows.out.count() * bytes_of(DType::f32));
   });
 }

@@ -159,6 +159,7 @@ struct DistillConfig {
   std::string teacher = {};  ///< a model's folder or checkpoints; empty: there is none
   double beta = 0.5;         ///< see ops::DivergenceTerms: 0 forward, 1 reverse divergence
   double temperature = 1;    ///< by which the logits of both are divided
+  std::int64_t top_k = 0;    ///< see CrossEntropy::Teacher; 0: all tokens
 };
 
 /// [preference]: how a model learns from answers of which some are better than others.
@@ -182,10 +183,25 @@ struct PreferenceConfig {
 };
 
 /// A loss of answers that have rewards; policy_loss() (policy_loss.h) has the formulas and sources.
-enum class PolicyLoss { none, grpo, dapo, dr_grpo, bnpo, gspo, cispo, sapo, luspo, rloo };
+enum class PolicyLoss {
+  none,
+  grpo,
+  dapo,
+  dr_grpo,
+  bnpo,
+  gspo,
+  cispo,
+  sapo,
+  luspo,
+  vespo,
+  gmpo,
+  rloo,
+  distill  ///< the divergence of [distill], on answers of the run, whose rewards are only reported
+};
 
-inline constexpr std::array<std::string_view, 10> kPolicyLosses = {
-    "none", "grpo", "dapo", "dr_grpo", "bnpo", "gspo", "cispo", "sapo", "luspo", "rloo"};
+inline constexpr std::array<std::string_view, 13> kPolicyLosses = {
+    "none", "grpo",  "dapo",  "dr_grpo", "bnpo", "gspo",   "cispo",
+    "sapo", "luspo", "vespo", "gmpo",    "rloo", "distill"};
 
 /// Whether each token or each whole answer has a ratio of policies.
 enum class RatioLevel { automatic, token, sequence };
@@ -196,6 +212,13 @@ inline constexpr std::array<std::string_view, 3> kRatioLevels = {"auto", "token"
 enum class RewardScale { group, batch, none };
 
 inline constexpr std::array<std::string_view, 3> kRewardScales = {"group", "batch", "none"};
+
+/// How several rewards of an answer become an advantage: their weighted sum is normalised in its
+/// group, or each of them is, and their weighted sum then over the generation (GDPO, 2601.05242).
+enum class RewardSum { sum_then_normalize, normalize_then_sum };
+
+inline constexpr std::array<std::string_view, 2> kRewardSums = {"sum_then_normalize",
+                                                                "normalize_then_sum"};
 
 /// What becomes of a token, or an answer, by the ratio of the policy that is trained to that which
 /// wrote it, where the sampler's log-probabilities are known: it is weighted by the ratio, which is
@@ -224,7 +247,16 @@ struct RlConfig {
   RatioLevel importance_sampling_level = RatioLevel::automatic;
   RewardScale scale_rewards = RewardScale::group;
   std::vector<double> reward_weights = {};  ///< empty: 1 each
-  bool mask_truncated = false;              ///< answers without an end have no loss
+  RewardSum reward_sum = RewardSum::sum_then_normalize;
+  double entropy_coef = 0;  ///< weight of the mean entropy of tokens, which is maximised
+  /// Share of a step's tokens, those of the largest entropies, that have a loss.
+  double top_entropy_quantile = 1;
+  /// Answers with a negative advantage whose mean log(sampler / policy) is larger have no loss; 0:
+  /// all have.
+  double off_policy_mask = 0;
+  double vespo_k_pos = 2, vespo_lambda_pos = 3;  ///< VESPO, of advantages of at least 0
+  double vespo_k_neg = 3, vespo_lambda_neg = 2;  ///< and of others
+  bool mask_truncated = false;                   ///< answers without an end have no loss
   SamplerCorrection sampler_correction = SamplerCorrection::sequence_mask;
   double sampler_clip = 3;
   double temperature = 1;                 ///< of sampling, and of all log-probabilities

@@ -23,6 +23,8 @@ bool corrects_answers(const RlConfig& config);
 /// Whether the loss compares with what the policy was when it wrote the answers, and not with
 /// itself: a generation serves several steps.
 bool needs_old(const RlConfig& config);
+/// Whether the loss is a function of log-probabilities and advantages, and not a divergence.
+bool weighs_answers(const RlConfig& config);
 
 /// Whether rl.rewards has kOverlong.
 bool rewards_length(const RlConfig& config);
@@ -51,8 +53,8 @@ Summary summary_of(std::span<const double> values);
 /// The weighted sum of an answer's rewards, of which NaN ones count nothing; NaN if all are.
 double reward_sum(const RlConfig& config, std::span<const double> rewards);
 
-/// How much better each answer is than those of its group, from the rewards of a generation's
-/// answers, of which rl.group in a row belong to one prompt:
+/// How much better each answer is than those of its group, from the sums of rewards of a
+/// generation's answers, of which rl.group in a row belong to one prompt:
 ///
 ///   scale_rewards = group   (R - mean) / (s + 1e-4) of the group, s with the divisor n - 1
 ///                           (GRPO, Shao et al., 2402.03300)
@@ -62,8 +64,24 @@ double reward_sum(const RlConfig& config, std::span<const double> rewards);
 ///
 /// NaN rewards count neither in means nor in s, and have the advantage 0.
 std::vector<double> advantages(const RlConfig& config, std::span<const double> rewards);
+/// With rl.reward_sum = normalize_then_sum, from the rewards of each answer: each reward is
+/// normalised in its group as with scale_rewards = group, and the weighted sum S of these becomes
+/// (S - mean) / (s + 1e-4) of the generation. Source: Liu et al., "GDPO", 2026, 2601.05242.
+std::vector<double> advantages_of_each(const RlConfig& config,
+                                       std::span<const std::vector<double>> rewards);
 /// The share of groups whose rewards are all equal, so that their advantages are 0.
 double share_without_spread(const RlConfig& config, std::span<const double> rewards);
+
+/// Which of a step's tokens have a loss by the entropy of their distribution, and its part in it.
+struct EntropyRule {
+  double least = -std::numeric_limits<double>::infinity();  ///< of a token that is kept
+  double weight = 0;  ///< of the entropy of each of these, which is taken from the loss
+
+  bool keeps(double entropy) const { return entropy >= least; }
+};
+/// `tokens` of a step count, with these entropies, which may be empty if rl.top_entropy_quantile is
+/// 1. The least that is kept is the quantile 1 - rl.top_entropy_quantile, interpolated linearly.
+EntropyRule entropy_rule(const RlConfig& config, double tokens, std::vector<double> entropies);
 
 /// What a loss needs to know of an answer of T tokens.
 struct PolicyTokens {
@@ -73,6 +91,8 @@ struct PolicyTokens {
   std::span<const double> sampler;       ///< (T) as the sampler had them; empty: not known
   std::span<const std::uint8_t> counts;  ///< (T) 0: the token has no loss
   double advantage = 0;
+  std::span<const double> entropy = {};  ///< (T), nats; empty: all tokens are kept
+  EntropyRule rule = {};  ///< of a token that is not kept, only the reference's divergence counts
 };
 
 /// By what the sum over a step's answers and tokens is divided.
@@ -99,6 +119,10 @@ struct PolicyPart {
 ///           is at most that in the first product
 ///   cispo   -min(r, f) A log p, without a gradient of the first factor      2506.13585
 ///   sapo    -(4/t) s(t (r - 1)) A, s the logistic function, t 1, or 1.05 where A < 0   2511.20347
+///   vespo   -w^k e^(l (1 - w)) A log p, without a gradient of the weight; log w the sum over the
+///           answer of log r and of the log of its tokens' corrections for the sampler
+///   gmpo    -r A, log r the mean over the answer's kept tokens of log r, each at most f where
+///           A > 0 and at least -e where A < 0; without corrections                  2507.20673
 ///   rloo    as grpo, r that of the whole answer
 ///
 /// r is that of the token, or, with importance_sampling_level = sequence (and gspo, Zheng et al.,
@@ -106,10 +130,10 @@ struct PolicyPart {
 /// multiplied by the sampler's correction (rl.sampler_correction), and rl.kl · the KlEstimator is
 /// added, times r with rl.kl_correction (DeepSeek-V3.2). Tokens become a loss as
 ///
-///   grpo, gspo, sapo       mean over the answer's tokens, mean over answers
-///   luspo, rloo            sum over its tokens (rloo: one value), mean over answers
-///   dapo, cispo, bnpo      sum over all tokens / PolicyDivisors::tokens
-///   dr_grpo                sum over all tokens / (answers · rl.max_tokens)
+///   grpo, gspo, sapo, gmpo       mean over the answer's tokens, mean over answers
+///   luspo, rloo                  sum over its tokens (rloo: one value), mean over answers
+///   dapo, cispo, vespo, bnpo     sum over all tokens / PolicyDivisors::tokens
+///   dr_grpo                      sum over all tokens / (answers · rl.max_tokens)
 ///
 /// Throws Error if the spans differ in length.
 PolicyPart policy_loss(const RlConfig& config, const PolicyTokens& answer, const PolicyDivisors& by,

@@ -32,6 +32,32 @@ void list_ratios(RlConfig& rl, OptionList& list) {
            {.help = "largest such weight",
             .min = 0,
             .also = "vllm_importance_sampling_clip_max vllm_importance_sampling_cap"});
+  list.add("off_policy_mask", &rl.off_policy_mask,
+           {.help = "answers that shall become less likely have no loss where the mean over their "
+                    "tokens of log(sampler / policy) is larger than this (DeepSeek-V3.2); 0: all "
+                    "have one",
+            .min = 0,
+            .also = "off_policy_mask_threshold"});
+  list.add("vespo_k_pos", &rl.vespo_k_pos,
+           {.help = "vespo, of answers that shall become likelier: power of their ratio w in the "
+                    "weight w^k e^(lambda (1 - w))",
+            .min = 0});
+  list.add("vespo_lambda_pos", &rl.vespo_lambda_pos, {.help = "and its lambda", .min = 0});
+  list.add("vespo_k_neg", &rl.vespo_k_neg,
+           {.help = "vespo, of answers that shall become less likely: the same power", .min = 0});
+  list.add("vespo_lambda_neg", &rl.vespo_lambda_neg, {.help = "and its lambda", .min = 0});
+}
+
+void list_entropy(RlConfig& rl, OptionList& list) {
+  list.add("entropy_coef", &rl.entropy_coef,
+           {.help = "weight of the mean entropy of the tokens that count, in nats, which is taken "
+                    "from the loss",
+            .min = 0,
+            .also = "entropy_coeff entropy_bonus"});
+  list.add("top_entropy_quantile", &rl.top_entropy_quantile,
+           {.help = "share of a step's tokens, those whose distributions have the largest entropy, "
+                    "that have a loss (0.2 in 2506.01939); 1: all",
+            .min = 0});
 }
 
 void list_rewards(RlConfig& rl, OptionList& list) {
@@ -70,6 +96,11 @@ void list_rewards(RlConfig& rl, OptionList& list) {
   list.add(
       "reward_weights", &rl.reward_weights,
       {.help = "factors of the rewards, in their order, in the sum that counts; empty: 1 each"});
+  list.add(
+      "reward_sum", rl.reward_sum, kRewardSums,
+      {.help = "whether the weighted sum of an answer's rewards is normalised in its group, or "
+               "each reward is, and their weighted sum then over the generation (GDPO)",
+       .also = "multi_objective_aggregation"});
   list.add("kl", &rl.kl,
            {.help = "weight of the divergence from the reference: in the loss, or, with rloo, in "
                     "the reward; -1: 0.05 with rloo, else 0, and then there is no reference",
@@ -98,13 +129,15 @@ void list_rl(RlConfig& rl, OptionList& list) {
                "answer's tokens and rewards");
   list.add("loss", rl.loss, kPolicyLosses,
            {.help = "loss of an answer by its advantage over others to the same prompt; none: "
-                    "data.jsonl holds examples; gspo is grpo with ratios of whole answers",
+                    "data.jsonl holds examples; gspo is grpo with ratios of whole answers; "
+                    "distill: the divergence from distill.teacher, on answers of the run",
             .also = "advantage_estimator algorithm"});
   list.add("group", &rl.group,
            {.help = "answers of a prompt, which are compared",
-            .min = 2,
+            .min = 1,
             .also = "num_generations n_samples_per_prompt rollout_n"});
   list_ratios(rl, list);
+  list_entropy(rl, list);
   list_rewards(rl, list);
   list.add("temperature", &rl.temperature,
            {.help = "by which the logits are divided, for sampling and in all log-probabilities"});

@@ -374,6 +374,11 @@ void list_distill(DistillConfig& distill, OptionList& list) {
            {.help = "by which the logits of both are divided; the loss is not multiplied by its "
                     "square",
             .also = "kd_temperature"});
+  list.add("top_k", &distill.top_k,
+           {.help = "so many of the teacher's likeliest tokens count by themselves, and all others "
+                    "together as one; 0: all by themselves",
+            .min = 0,
+            .also = "loss_top_k"});
 }
 
 }  // namespace axonn

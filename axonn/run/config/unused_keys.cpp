@@ -22,7 +22,7 @@ namespace {
 struct UnusedKeys {
   KeyReasons found;
 
-  void when(bool condition, std::initializer_list<std::string> keys, const std::string& reason) {
+  void when(bool condition, const std::vector<std::string>& keys, const std::string& reason) {
     if (!condition) return;
     for (const std::string& key : keys) found.emplace_back(key, reason);
   }
@@ -118,52 +118,66 @@ void add_unused_of_preference(const Config& config, UnusedKeys& keys) {
             "preference.loss needs no reference");
 }
 
-void add_unused_of_rl(const Config& config, UnusedKeys& keys) {
-  const RlConfig& rl = config.rl;
-  const bool none = rl.loss == PolicyLoss::none;
-  keys.when(none,
-            {"rl.group",
-             "rl.clip",
-             "rl.clip_high",
-             "rl.delta",
-             "rl.kl",
-             "rl.kl_correction",
-             "rl.importance_sampling_level",
-             "rl.scale_rewards",
-             "rl.reward_weights",
-             "rl.mask_truncated",
-             "rl.sampler_correction",
-             "rl.sampler_clip",
-             "rl.temperature",
-             "rl.max_tokens",
-             "rl.iterations",
-             "rl.steps_per_generation",
-             "rl.reference",
-             "rl.rewards",
-             "rl.reward_program",
-             "rl.reward_workers",
-             "rl.reward_timeout",
-             "rl.hold_weights",
-             "rl.batch_invariant",
-             "rl.kl_estimator",
-             "rl.overlong_buffer",
-             "rl.sampling_attempts"},
-            "rl.loss is none");
-  if (none) return;
+void add_unused_of_weights(const RlConfig& rl, UnusedKeys& keys) {
   keys.when(kl_of(rl) == 0, {"rl.reference", "rl.kl_correction", "rl.kl_estimator"}, "rl.kl is 0");
   const bool rloo = rl.loss == PolicyLoss::rloo, soft = rl.loss == PolicyLoss::sapo,
-             cispo = rl.loss == PolicyLoss::cispo;
+             cispo = rl.loss == PolicyLoss::cispo, vespo = rl.loss == PolicyLoss::vespo,
+             gmpo = rl.loss == PolicyLoss::gmpo;
   keys.when(
       rloo,
       {"rl.scale_rewards", "rl.kl_correction", "rl.kl_estimator", "rl.importance_sampling_level"},
       "rl.loss is rloo");
-  keys.when(!rewards_length(rl), {"rl.overlong_buffer"}, "rl.rewards has no overlong");
   keys.when(soft, {"rl.clip", "rl.clip_high"}, "rl.loss is sapo");
-  keys.when(soft || cispo, {"rl.delta"}, "rl.loss is sapo or cispo");
-  keys.when(rl.reward_program.empty(), {"rl.reward_workers", "rl.reward_timeout"},
-            "rl.reward_program is empty");
+  keys.when(soft || cispo || vespo || gmpo, {"rl.delta"}, "rl.loss is sapo, cispo, vespo or gmpo");
+  keys.when(vespo, {"rl.clip", "rl.clip_high"}, "rl.loss is vespo");
+  keys.when(gmpo, {"rl.kl_correction", "rl.sampler_correction", "rl.sampler_clip"},
+            "rl.loss is gmpo");
+  keys.when(vespo || gmpo, {"rl.importance_sampling_level"},
+            "rl.loss is vespo or gmpo, whose ratios are those of whole answers");
+  keys.when(!vespo,
+            {"rl.vespo_k_pos", "rl.vespo_lambda_pos", "rl.vespo_k_neg", "rl.vespo_lambda_neg"},
+            "rl.loss is not vespo");
   keys.when(rl.sampler_correction == SamplerCorrection::none, {"rl.sampler_clip"},
             "rl.sampler_correction is none");
+}
+
+/// Keys of losses that are functions of log-probabilities and advantages.
+const std::vector<std::string> kKeysOfWeights = {"rl.clip",
+                                                 "rl.clip_high",
+                                                 "rl.delta",
+                                                 "rl.kl",
+                                                 "rl.kl_correction",
+                                                 "rl.kl_estimator",
+                                                 "rl.reference",
+                                                 "rl.scale_rewards",
+                                                 "rl.reward_sum",
+                                                 "rl.entropy_coef",
+                                                 "rl.mask_truncated",
+                                                 "rl.importance_sampling_level",
+                                                 "rl.sampler_clip",
+                                                 "rl.vespo_k_pos",
+                                                 "rl.sampler_correction",
+                                                 "rl.vespo_k_neg",
+                                                 "rl.off_policy_mask",
+                                                 "rl.vespo_lambda_pos",
+                                                 "rl.batch_invariant",
+                                                 "rl.vespo_lambda_neg",
+                                                 "rl.top_entropy_quantile"};
+
+void add_unused_of_rl(const Config& config, UnusedKeys& keys) {
+  const RlConfig& rl = config.rl;
+  const bool none = rl.loss == PolicyLoss::none;
+  keys.when(!weighs_answers(rl), kKeysOfWeights, "rl.loss is distill");
+  keys.when(none, kKeysOfWeights, "rl.loss is none");
+  keys.when(none,
+            {"rl.group", "rl.reward_weights", "rl.temperature", "rl.max_tokens", "rl.iterations",
+             "rl.steps_per_generation", "rl.rewards", "rl.reward_program", "rl.reward_workers",
+             "rl.reward_timeout", "rl.hold_weights", "rl.overlong_buffer", "rl.sampling_attempts"},
+            "rl.loss is none");
+  keys.when(!none && rl.reward_program.empty(), {"rl.reward_workers", "rl.reward_timeout"},
+            "rl.reward_program is empty");
+  keys.when(!none && !rewards_length(rl), {"rl.overlong_buffer"}, "rl.rewards has no overlong");
+  if (!none && weighs_answers(rl)) add_unused_of_weights(rl, keys);
 }
 
 /// Of [data], and of the validation with a part of it.
@@ -243,8 +257,8 @@ KeyReasons unused_keys(const Config& config) {
   add_unused_of_data(config, keys);
   add_unused_of_preference(config, keys);
   add_unused_of_rl(config, keys);
-  keys.when(config.distill.teacher.empty(), {"distill.beta", "distill.temperature"},
-            "distill.teacher is not set");
+  keys.when(config.distill.teacher.empty(),
+            {"distill.beta", "distill.temperature", "distill.top_k"}, "distill.teacher is not set");
   keys.when(config.samples.prompts.empty(),
             {"samples.chat", "samples.every", "samples.tokens", "samples.temperature",
              "samples.hold_weights"},

@@ -366,6 +366,9 @@ void validate_rewards(const Config& config) {
   const TrainingConfig& t = config.training;
   forbid_beside(kLoss, config.preference.loss != PreferenceLoss::none, "[preference] loss",
                 "is another loss; leave one of them out");
+  forbid_beside("[rl] loss = distill",
+                rl.loss == PolicyLoss::distill && config.distill.teacher.empty(),
+                "[distill] teacher", "is not set; name the model to learn from");
   forbid_beside(kLoss, t.global_batch * rl.steps_per_generation % rl.group != 0,
                 "[training] global_batch", "= ", t.global_batch, " answers in ",
                 rl.steps_per_generation,
@@ -387,8 +390,12 @@ void validate_distill(const Config& config) {
     refuse("[distill] temperature = ", distill.temperature, "; wanted more than 0");
   if (config.preference.loss != PreferenceLoss::none)
     refuse("[distill] teacher and [preference] loss exclude each other; leave one of them out");
-  if (config.rl.loss != PolicyLoss::none)
-    refuse("[distill] teacher and [rl] loss exclude each other; leave one of them out");
+  if (config.rl.loss != PolicyLoss::none && config.rl.loss != PolicyLoss::distill)
+    refuse("[distill] teacher and [rl] loss exclude each other; leave one of them out, or set ",
+           "rl.loss = \"distill\" to learn from the teacher on answers of the run");
+  if (distill.top_k > config.model.vocab)
+    refuse("[distill] top_k = ", distill.top_k, " of a vocabulary of ", config.model.vocab,
+           " tokens; lower it, or set it to 0 to count all by themselves");
   if (config.training.z_loss > 0)
     refuse("[distill] teacher: [training] z_loss is a term of the losses of tokens, which the ",
            "teacher replaces; set it to 0");

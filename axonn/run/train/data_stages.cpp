@@ -9,6 +9,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/hash.h"
 #include "axonn/foundation/options/options.h"
+#include "axonn/run/config/policy_loss.h"
 
 namespace axonn {
 
@@ -83,7 +84,8 @@ std::vector<std::shared_ptr<const Corpus>> open_stages(const Config& config,
 GenerationSteps generation_steps(const Config& config, const Corpus& corpus) {
   GenerationSteps steps{.answers = config.training.global_batch,
                         .parts = config.rl.steps_per_generation,
-                        .iterations = config.rl.iterations};
+                        .iterations = config.rl.iterations,
+                        .only_counting = !weighs_answers(config.rl)};
   if (corpus.prompts)
     steps.generations = std::max<std::int64_t>(
         1, std::ssize(corpus.prompts->prompts) * config.rl.group / steps.of_generation());

@@ -85,7 +85,8 @@ void DistillationTerm::begin_pass(Context& ctx, const Rows&, const View& sums) {
                .ctx = std::move(of_teacher),
                .beta = static_cast<float>(config_.beta),
                .temperature = static_cast<float>(config_.temperature),
-               .losses = sums}));
+               .losses = sums,
+               .top_k = config_.top_k}));
 }
 
 std::vector<Metric> DistillationTerm::metrics(std::span<const double> sums,

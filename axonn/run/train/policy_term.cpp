@@ -47,7 +47,9 @@ void PolicyTerm::name_rewards() {
     reward_metrics_.push_back({"rewards/" + name + "/mean", "rewards/" + name + "/std"});
 }
 
-std::string PolicyTerm::graph_obstacle() const { return kWeighsInStep; }
+std::string PolicyTerm::graph_obstacle() const {
+  return weighs_answers(config_) ? kWeighsInStep : std::string();
+}
 
 std::vector<std::uint8_t> PolicyTerm::counting(const Rollout& rollout) const {
   const bool none = config_.mask_truncated && rollout.truncated;
@@ -139,7 +141,16 @@ void PolicyTerm::find_advantages() {
     }
     generation_.rewards.push_back(reward);
   }
-  generation_.advantages = advantages(config_, generation_.rewards);
+  generation_.advantages = config_.reward_sum == RewardSum::normalize_then_sum
+                               ? advantages_of_each(config_, rewards_of_each())
+                               : advantages(config_, generation_.rewards);
+}
+
+std::vector<std::vector<double>> PolicyTerm::rewards_of_each() const {
+  std::vector<std::vector<double>> all;
+  for (std::int64_t i = 0; i < data_.sequences->steps().of_generation(); ++i)
+    all.push_back(rollout(first() + i).rewards);
+  return all;
 }
 
 bool PolicyTerm::begin_generation(Context ctx, Model& model, Batches& batches, std::int64_t n) {
@@ -148,7 +159,7 @@ bool PolicyTerm::begin_generation(Context ctx, Model& model, Batches& batches, s
   if (generation_.number == steps.generation(n)) return false;
   generation_ = {.number = steps.generation(n)};
   const std::int64_t begin = n - n % steps.steps();
-  AXONN_CHECK(begin == n || !needs_old(config_), "step ", n + 1,
+  AXONN_CHECK(begin == n || !keeps_generation(), "step ", n + 1,
               " is within a generation whose policy is not known");
   if (data_.sampler) {
     cost_ = data_.sampler->write(generation_.number, *data_.written);
@@ -177,7 +188,7 @@ std::string PolicyTerm::lines(const Tokenizer* tokenizer) const {
 }
 
 std::string PolicyTerm::state() const {
-  if (generation_.number < 0 || !needs_old(config_)) return "";
+  if (generation_.number < 0 || !keeps_generation()) return "";
   nlohmann::json state{{"generation", generation_.number},
                        {"old", generation_.old},
                        {"reference", generation_.reference}};
@@ -217,6 +228,7 @@ void PolicyTerm::score(const Context& ctx, Model& model, const Tokens& tokens, i
   if (micro == 0) micros_.clear();
   Micro& mine = micros_.emplace_back();
   mine.weights = ctx.empty(tokens.rows.count(), 1, DType::f32);
+  if (config_.entropy_coef > 0) mine.bonus = ctx.empty(tokens.rows.count(), 2, DType::f32);
   if (!data_.file && data_.reference) {  // made-up rows: what a generation computes
     StepState state;
     Context pass = data_.reference->context();
@@ -241,8 +253,28 @@ PolicyDivisors PolicyTerm::divisors(std::span<const std::int64_t> numbers) const
   return by;
 }
 
+EntropyRule PolicyTerm::rule_of_step(const Grid& grid) const {
+  double tokens = 0;
+  for (const std::int64_t number : numbers_) tokens += tokens_of(number);
+  std::vector<double> entropies;
+  if (config_.top_entropy_quantile < 1) {
+    Values all;
+    for (const std::int64_t number : numbers_) all.emplace_back(rollout(number).answer.size());
+    for (const Micro& micro : micros_)
+      for (const Answer& answer : micro.answers)
+        if (answer.number >= 0) all.at(answer.number - numbers_.front()) = answer.entropy;
+    share(grid, all);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::vector<std::uint8_t> counted = counting(rollout(numbers_[i]));
+      for (std::size_t t = 0; t < counted.size(); ++t)
+        if (counted[t] != 0) entropies.push_back(all[i][t]);
+    }
+  }
+  return entropy_rule(config_, tokens, std::move(entropies));
+}
+
 void PolicyTerm::add_answer(const Answer& answer, const PolicyDivisors& by, double count,
-                            std::vector<float>& weights) {
+                            RowValues& rows) {
   const Rollout& one = rollout(answer.number);
   const std::vector<std::uint8_t> counted = counting(one);
   const std::int64_t i = answer.number - first();
@@ -258,12 +290,19 @@ void PolicyTerm::add_answer(const Answer& answer, const PolicyDivisors& by, doub
                                        .reference = of(generation_.reference),
                                        .sampler = one.sampler,
                                        .counts = counted,
-                                       .advantage = generation_.advantages.at(i)},
+                                       .advantage = generation_.advantages.at(i),
+                                       .entropy = answer.entropy,
+                                       .rule = rule_},
                                       by, d);
   // The gradient of the log-probability of a target is minus that of its loss, and a step divides
   // by its answers.
-  for (std::size_t t = 0; t < d.size(); ++t)
-    weights[answer.first_row + t] = static_cast<float>(-d[t] * count);
+  for (std::size_t t = 0; t < d.size(); ++t) {
+    const std::int64_t row = answer.first_row + static_cast<std::int64_t>(t);
+    rows.weights[row] = static_cast<float>(-d[t] * count);
+    rows.entropies[row] = static_cast<float>(answer.entropy[t]);
+    if (counted[t] != 0 && rule_.keeps(answer.entropy[t]))
+      rows.bonuses[row] = static_cast<float>(rule_.weight * count);
+  }
   const std::span<double> figures =
       std::span(figures_).subspan((answer.number - numbers_.front()) * kFigures, kFigures);
   figures[kLoss] = part.loss;
@@ -285,6 +324,23 @@ void PolicyTerm::add_answer(const Answer& answer, const PolicyDivisors& by, doub
   }
 }
 
+void PolicyTerm::set_rows(const Context& ctx, const Micro& micro, const RowValues& values) const {
+  const bool some = !micro.answers.empty();
+  const auto own = [&](const std::vector<float>& whole) {
+    return some ? micro.rows.own(whole) : std::vector<float>(micro.weights.count());
+  };
+  const std::vector<float> weights = own(values.weights);
+  ctx.device().copy_from_host(micro.weights.view().data, weights.data(), micro.weights.bytes());
+  if (micro.bonus.rows() == 0) return;
+  const std::vector<float> bonuses = own(values.bonuses), entropies = own(values.entropies);
+  std::vector<float> both;
+  for (std::size_t row = 0; row < bonuses.size(); ++row) {
+    both.push_back(bonuses[row]);
+    both.push_back(entropies[row]);
+  }
+  ctx.device().copy_from_host(micro.bonus.view().data, both.data(), micro.bonus.bytes());
+}
+
 void PolicyTerm::finish_scores(const Context& ctx, const StepInput& input) {
   if (!ctx.device().keeps_values()) return;
   figures_.clear();
@@ -294,13 +350,13 @@ void PolicyTerm::finish_scores(const Context& ctx, const StepInput& input) {
     figures_.assign(numbers_.size() * kFigures, 0);
   }
   const PolicyDivisors by = data_.file ? divisors(numbers_) : PolicyDivisors();
+  rule_ = data_.file ? rule_of_step(ctx.grid) : EntropyRule();
   for (const Micro& micro : micros_) {
-    std::vector<float> weights(micro.answers.size() * micro.rows.positions());
+    const std::vector<float> none(micro.answers.size() * micro.rows.positions());
+    RowValues rows{none, none, none};
     for (const Answer& answer : micro.answers)
-      if (answer.number >= 0) add_answer(answer, by, static_cast<double>(input.tokens), weights);
-    const std::vector<float> own =
-        micro.answers.empty() ? std::vector<float>(micro.weights.count()) : micro.rows.own(weights);
-    ctx.device().copy_from_host(micro.weights.view().data, own.data(), micro.weights.bytes());
+      if (answer.number >= 0) add_answer(answer, by, static_cast<double>(input.tokens), rows);
+    set_rows(ctx, micro, rows);
   }
   if (!ctx.grid.leads_place()) std::ranges::fill(figures_, 0);
   ctx.grid.world().all_reduce(buffer(std::span(figures_)), "answers").wait();
@@ -318,12 +374,22 @@ void PolicyTerm::check_sampler() const {
              "rl.sampler_correction weighs");
 }
 
+void PolicyTerm::begin_step(const StepInput& input) {
+  next_ = 0;
+  if (weighs_answers(config_)) return;
+  numbers_.clear();
+  if (data_.file) numbers_ = numbers_of(input.step);
+}
+
 void PolicyTerm::begin_pass(Context& ctx, const Rows&, const View&) {
-  ctx.attach(std::make_shared<RowWeights>(RowWeights{micros_.at(next_++).weights}));
+  if (!weighs_answers(config_)) return;
+  const Micro& micro = micros_.at(next_++);
+  ctx.attach(std::make_shared<RowWeights>(RowWeights{micro.weights, micro.bonus}));
   attach_temperature(ctx);
 }
 
 std::optional<double> PolicyTerm::loss(std::span<const double>, const StepInput&) const {
+  if (!weighs_answers(config_)) return {};
   double sum = 0;
   for (std::size_t i = 0; i < numbers_.size(); ++i) sum += figures_of(i)[kLoss];
   return sum;
@@ -357,7 +423,8 @@ double PolicyTerm::divergence_of_generation() const {
 }
 
 void PolicyTerm::add_ratios(std::vector<Metric>& all) const {
-  const bool whole = has_ratios_of_answers(config_);
+  // Gmpo bounds the ratios of single tokens, whose mean is that of the answer.
+  const bool whole = has_ratios_of_answers(config_) && config_.loss != PolicyLoss::gmpo;
   double low = 0, high = 0, units = 0, kl = 0, tokens = 0, entropy = 0;
   std::vector<double> lows, highs;
   for (std::size_t i = 0; i < numbers_.size(); ++i) {
@@ -435,21 +502,25 @@ void PolicyTerm::add_sampler(std::vector<Metric>& all) const {
 std::vector<Metric> PolicyTerm::metrics(std::span<const double>, const StepInput&) const {
   std::vector<Metric> all;
   if (numbers_.empty()) return all;
-  add_rewards(all);
+  const bool rewarded = !data_.file->reward_names.empty();
+  if (rewarded) add_rewards(all);
   if (data_.sampler) {
-    all.push_back({.name = "rewards/missing", .value = static_cast<double>(cost_.without_reward)});
+    if (rewarded)
+      all.push_back(
+          {.name = "rewards/missing", .value = static_cast<double>(cost_.without_reward)});
     if (config_.sampling_attempts > 1) {
       all.push_back({.name = "sampling/attempts", .value = static_cast<double>(cost_.attempts)});
       all.push_back(
           {.name = "sampling/dropped_groups", .value = static_cast<double>(cost_.dropped_groups)});
     }
     all.push_back({.name = "sampling_s", .value = cost_.sampling_seconds, .decimals = 3});
-    all.push_back({.name = "reward_s", .value = cost_.reward_seconds, .decimals = 3});
+    if (rewarded) all.push_back({.name = "reward_s", .value = cost_.reward_seconds, .decimals = 3});
   }
-  add_ratios(all);
+  if (weighs_answers(config_)) add_ratios(all);
   add_lengths(all);
-  if (std::ranges::any_of(numbers_,
-                          [&](std::int64_t number) { return !rollout(number).sampler.empty(); }))
+  if (weighs_answers(config_) && std::ranges::any_of(numbers_, [&](std::int64_t number) {
+        return !rollout(number).sampler.empty();
+      }))
     add_sampler(all);
   return all;
 }

@@ -38,7 +38,8 @@ struct PolicyData {
 
 /// The loss of answers with rewards (policy_loss()). Its gradient is that of a cross-entropy whose
 /// rows are weighted, as that of PreferenceTerm. TrainStep's losses of tokens are replaced by the
-/// loss of the step's answers, which StepInput::tokens counts.
+/// loss of the step's answers, which StepInput::tokens counts. With PolicyLoss::distill it only has
+/// the answers written, and another term has the loss.
 class PolicyTerm final : public LossTerm {
  public:
   /// data.file null: nothing is read, as in a dry run.
@@ -66,12 +67,13 @@ class PolicyTerm final : public LossTerm {
 
   std::int64_t count() const override { return 0; }
   std::string graph_obstacle() const override;
-  bool scores() const override { return true; }
+  bool scores() const override { return weighs_answers(config_); }
   /// Without data, as in a dry run, also the reference's pass, which a generation has.
   void score(const Context& ctx, Model& model, const Tokens& tokens, int micro) override;
-  /// All-reduces eleven f64 of each of the step's answers.
+  /// All-reduces eleven f64 of each of the step's answers, and with rl.top_entropy_quantile the
+  /// entropy of each of their tokens.
   void finish_scores(const Context& ctx, const StepInput& input) override;
-  void begin_step(const StepInput&) override { next_ = 0; }
+  void begin_step(const StepInput& input) override;
   void begin_pass(Context& ctx, const Rows& rows, const View& sums) override;
   std::optional<double> loss(std::span<const double> sums, const StepInput& input) const override;
   /// By the names of TRL.
@@ -100,7 +102,7 @@ class PolicyTerm final : public LossTerm {
     std::vector<double> entropy = {};  // of each token's distribution; empty: not asked for
   };
   struct Micro {
-    Tensor weights;  // (R, 1) f32
+    Tensor weights, bonus;  // (R, 1) and (R, 2) f32, see RowWeights
     WholeRows rows;
     std::vector<Answer> answers;
   };
@@ -130,12 +132,23 @@ class PolicyTerm final : public LossTerm {
                                           std::int64_t n) const;
   void name_rewards();
   void find_advantages();
+  /// Of each answer of the generation.
+  std::vector<std::vector<double>> rewards_of_each() const;
+  /// Whether a generation serves several steps, so that a checkpoint within it must hold it.
+  bool keeps_generation() const { return steps_of_generation(config_) > 1; }
   /// Mean over tokens of what was taken from rewards.
   double divergence_of_generation() const;
   PolicyDivisors divisors(std::span<const std::int64_t> numbers) const;
-  /// Appends nothing but the figures of an answer, and sets the weights of its rows.
-  void add_answer(const Answer& answer, const PolicyDivisors& by, double count,
-                  std::vector<float>& weights);
+  /// Of the current step. Collective over world if rl.top_entropy_quantile is less than 1.
+  EntropyRule rule_of_step(const Grid& grid) const;
+  /// Of the whole rows of a micro-batch.
+  struct RowValues {
+    std::vector<float> weights, bonuses, entropies;
+  };
+  /// Sets the figures of an answer, and the values of its rows.
+  void add_answer(const Answer& answer, const PolicyDivisors& by, double count, RowValues& rows);
+  /// Gives a micro-batch the values of its rows.
+  void set_rows(const Context& ctx, const Micro& micro, const RowValues& values) const;
   std::vector<std::int64_t> numbers_of(std::int64_t step) const;
   std::span<const double> figures_of(std::int64_t answer) const {
     return std::span(figures_).subspan(answer * kFigures, kFigures);
@@ -153,6 +166,7 @@ class PolicyTerm final : public LossTerm {
   std::vector<Micro> micros_;
   std::vector<std::int64_t> numbers_;  // of the step's answers
   std::vector<double> figures_;        // (answers, kFigures), over all ranks
+  EntropyRule rule_;                   // of the step
   std::size_t next_ = 0;               // the micro-batch of the next pass
 };
 

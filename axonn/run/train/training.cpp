@@ -124,6 +124,10 @@ PolicyData policy_data(LoadedModel& model, LoadedModel* reference, const Corpora
               "TrainingOptions::make_sequences replaces; leave one of them out");
   const std::shared_ptr<const Corpus>& corpus = corpora.front();
   data.file = corpus->rollouts;
+  if (data.file && data.file->reward_names.empty() && weighs_answers(config.rl))
+    refuse("[rl] loss = ", kPolicyLosses[static_cast<std::size_t>(config.rl.loss)],
+           " needs rewards, and the answers of data.jsonl have none; give them some, or set ",
+           "rl.loss = \"distill\"");
   if (corpus->prompts) {
     if (!options.make_sampler)
       refuse("[data] jsonl: its lines are prompts, to which 'axonn train' and 'axonn reinforce' ",
@@ -131,7 +135,8 @@ PolicyData policy_data(LoadedModel& model, LoadedModel* reference, const Corpora
              kRolloutsFolder);
     data.sampler = options.make_sampler(model, corpus);
     data.file = data.written = std::make_shared<RolloutFile>();
-    data.batch_invariant = config.rl.batch_invariant && model.backend().set_batch_invariant(true);
+    data.batch_invariant = weighs_answers(config.rl) && config.rl.batch_invariant &&
+                           model.backend().set_batch_invariant(true);
   }
   data.sequences = std::make_shared<const RolloutSequences>(data.file, config.training.seq_len,
                                                             generation_steps(config, *corpus));

@@ -20,8 +20,8 @@
 #include "axonn/run/config/policy_loss.h"
 #include "axonn/run/train/data_stages.h"
 #include "axonn/use/infer/generator.h"
+#include "axonn/use/rewards/reward_function.h"
 #include "axonn/use/rewards/reward_program.h"
-#include "axonn/use/rewards/verifiers.h"
 
 namespace axonn {
 
@@ -35,6 +35,10 @@ struct Rewards {
   std::vector<std::vector<double>> of_answers;
   std::vector<std::string> warnings;
 };
+
+bool gives_rewards(const RlConfig& config) {
+  return !config.rewards.empty() || !config.reward_program.empty();
+}
 
 /// What a reply of the program says: numbers by name, or a fault.
 struct NamedRewards {
@@ -69,10 +73,9 @@ NamedRewards parse_reply(const ProgramReply& reply) {
 /// Finds rewards; on one rank.
 class RewardFinder {
  public:
-  RewardFinder(const RlConfig& config, const Tokenizer& tokenizer)
-      : config_(config), tokenizer_(tokenizer) {
+  RewardFinder(const RlConfig& config, const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
     for (const std::string& name : config.rewards)
-      built_in_.emplace_back(name, name == kOverlong ? Verifier() : make_verifier(name));
+      functions_.emplace_back(name, reward_function(config, name));
     if (!config.reward_program.empty())
       program_.emplace(RewardProgram::Options{.command = config.reward_program,
                                               .workers = static_cast<int>(config.reward_workers),
@@ -85,16 +88,13 @@ class RewardFinder {
     all.of_answers.resize(answers.size());
     std::vector<std::string> texts;
     for (const Rollout& answer : answers) texts.push_back(text_of(answer));
-    for (const auto& [name, verify] : built_in_) {
+    for (const auto& [name, reward] : functions_) {
       all.names.push_back(name);
-      for (std::size_t i = 0; i < answers.size(); ++i) {
-        const auto wanted = wanted_of_line(prompts[i]->line);
-        if (name == kOverlong)
-          all.of_answers[i].push_back(overlong_reward(config_, std::ssize(answers[i].answer)));
-        else
-          all.of_answers[i].push_back(
-              wanted || !reads_wanted(name) ? verify(texts[i], wanted.value_or("")) : kNone);
-      }
+      for (std::size_t i = 0; i < answers.size(); ++i)
+        all.of_answers[i].push_back(reward({.text = texts[i],
+                                            .tokens = answers[i].answer,
+                                            .truncated = answers[i].truncated,
+                                            .prompt_line = prompts[i]->line}));
     }
     if (program_) ask(prompts, answers, texts, all);
     return all;
@@ -146,9 +146,8 @@ class RewardFinder {
           concat("rl.reward_program: no reward of ", faults.size() - kShown, " further answers"));
   }
 
-  const RlConfig& config_;
   const Tokenizer& tokenizer_;
-  std::vector<std::pair<std::string, Verifier>> built_in_;  // none of kOverlong
+  std::vector<std::pair<std::string, RewardFunction>> functions_;
   std::optional<RewardProgram> program_;
 };
 
@@ -157,7 +156,7 @@ class PromptSampler final : public RolloutSampler {
   PromptSampler(LoadedModel& model, std::shared_ptr<const Corpus> corpus)
       : model_(model), corpus_(std::move(corpus)) {
     const Config& config = model.config();
-    if (config.rl.rewards.empty() && config.rl.reward_program.empty())
+    if (weighs_answers(config.rl) && !gives_rewards(config.rl))
       refuse(
           "[rl] rewards: the lines of data.jsonl are prompts, and nothing gives the answers to ",
           "them rewards; set rl.rewards or rl.reward_program, or give lines of recorded answers ",
@@ -194,8 +193,8 @@ class PromptSampler final : public RolloutSampler {
     for (const Rollout& answer : to.answers)
       cost.without_reward +=
           std::ranges::all_of(answer.rewards, [](double v) { return std::isnan(v); }) ? 1 : 0;
-    AXONN_CHECK(cost.without_reward < std::ssize(to.answers), "no answer of the generation has a ",
-                "reward, so there is nothing to learn",
+    AXONN_CHECK(!gives_rewards(model_.config().rl) || cost.without_reward < std::ssize(to.answers),
+                "no answer of the generation has a ", "reward, so there is nothing to learn",
                 cost.warnings.empty()
                     ? ": the lines of data.jsonl say nothing that rl.rewards compares with "
                       "(\"answer\")"

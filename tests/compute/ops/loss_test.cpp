@@ -191,6 +191,54 @@ TEST(CrossEntropy, WithRowWeightsHasTheGradientsOfThoseScalesAndTheSameLosses) {
   }
 }
 
+/// The derivative of w (lse - target) - e H is w (p - one hot) + e p (log p + H).
+TEST(CrossEntropy, WithABonusTakesTheEntropysGradientFromThatOfWeightedRows) {
+  const auto backend = test_backend();
+  constexpr std::int64_t kR = 4, kV = 300;
+  Matrix weight(kR, 1), bonus(kR, 2);
+  for (std::int64_t r = 0; r < kR; ++r) {
+    weight(r, 0) = static_cast<double>(r) - 1.5;
+    bonus(r, 0) = r == 2 ? 0 : 0.75 - static_cast<double>(r);
+  }
+  for (DType type : kModelTypes) {
+    const Matrix x = random_values("x", kR, kV, type);
+    const std::vector<std::int32_t> ids = {7, -1, 299, 0};
+    Matrix want(kR, kV);
+    for (std::int64_t r = 0; r < kR; ++r) {
+      double total = 0, entropy = 0;
+      for (std::int64_t c = 0; c < kV; ++c) total += std::exp(x(r, c));
+      const auto log_p = [&](std::int64_t c) { return x(r, c) - std::log(total); };
+      for (std::int64_t c = 0; c < kV; ++c) entropy -= std::exp(log_p(c)) * log_p(c);
+      bonus(r, 1) = static_cast<float>(entropy);
+      for (std::int64_t c = 0; c < kV && ids[r] >= 0; ++c)
+        want(r, c) = 0.25 * (weight(r, 0) * (std::exp(log_p(c)) - (c == ids[r] ? 1 : 0)) +
+                             bonus(r, 0) * std::exp(log_p(c)) * (log_p(c) + bonus(r, 1)));
+    }
+    const Operand logits(x, type, 3), targets(ids), weights(weight, DType::f32),
+        bonuses(bonus, DType::f32), loss(kR, 1, DType::f32), lse(kR, 1, DType::f32),
+        whole(kR, kV, type, 2), in_pieces(kR, kV, type, 2);
+    backend->run(ops::CrossEntropy{.loss = loss,
+                                   .lse = lse,
+                                   .d_logits = whole,
+                                   .logits = logits,
+                                   .targets = targets,
+                                   .valid = kV,
+                                   .scale = 0.25f,
+                                   .weights = weights,
+                                   .bonus = bonuses});
+    EXPECT_TRUE(close(whole, want, stored(type, 2e-7)));
+    backend->run(ops::CrossEntropyBackward{.d_logits = in_pieces,
+                                           .logits = logits,
+                                           .lse = lse,
+                                           .targets = targets,
+                                           .piece = {0, kV},
+                                           .scale = 0.25f,
+                                           .weights = weights,
+                                           .bonus = bonuses});
+    EXPECT_TRUE(in_pieces.memory() == whole.memory());
+  }
+}
+
 TEST(CrossEntropy, TakesLongRowsWithALateMaximumOrWithMinusInfinities) {
   constexpr std::int64_t kV = 40000;
   constexpr double kNone = -std::numeric_limits<double>::infinity();

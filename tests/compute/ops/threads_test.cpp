@@ -195,31 +195,32 @@ Outputs loss_and_embedding(Backend& backend, DType type) {
   backend.run(ops::EmbeddingBackward{d_table, x, ids, 0});
   backend.run(ops::PositionsBackward{d_positions, x});
   Operand terms(kRows, 2, DType::f32), diverged(kRows, kCols, type);
-  const Operand student = input("student", kRows, kCols, DType::f32),
-                teacher = input("teacher", kRows, kCols, DType::f32);
-  Operand entropy(kRows, 1, DType::f32);
-  backend.run(ops::EntropyTerms{entropy, student, lse, ids, kCols});
-  backend.run(ops::DivergenceTerms{terms, student, teacher, lse, lse, ids, kCols, 0.5f});
-  backend.run(
-      ops::DivergenceBackward{diverged, student, teacher, lse, lse, ids, terms, kCols, 0.5f, 1});
+  const Operand s = input("s", kRows, kCols, DType::f32), t = input("t", kRows, kCols, DType::f32);
+  Operand entropy(kRows, 1, DType::f32), kept(kRows, 1, DType::f32), tail(kRows, 4, DType::f32);
+  backend.run(ops::EntropyTerms{entropy, s, lse, ids, kCols});
+  backend.run(ops::DivergenceTerms{terms, s, t, lse, lse, ids, kCols, 0.5f});
+  backend.run(ops::DivergenceBackward{diverged, s, t, lse, lse, ids, terms, kCols, 0.5f, 1});
+  backend.run(ops::KthLargestLogit{kept, t, ids, kCols, 1, 9});
+  backend.run(ops::DivergenceTerms{tail, s, t, lse, lse, ids, kCols, 0, kept});
+  backend.run(ops::DivergenceTail{tail, ids, 0});
   Operand greedy(kRows, 1, DType::f32), sum(1, 1, DType::f64), bad(1, 1, DType::i64),
-      clip(1, 1, DType::f32);
+      clip(1, 1, DType::f32), powers(1, 1, DType::f64), largest(1, 1, DType::f64);
   Operand tied(kRows, 4, DType::f32), record(kRows, 4, DType::f32), drawn(kRows, 1, DType::f32);
   backend.run(ops::SoftmaxStats{tied, x, ids, {0, kCols}});
   backend.run(ops::GreedyTargets{greedy, tied, ids, kCols});
-  backend.run(ops::TokenRecord{record, student, ids, kCols});
+  backend.run(ops::TokenRecord{record, s, ids, kCols});
   backend.run(ops::PolicyLogProbability{
-      .out = drawn, .logits = student, .targets = ids, .vocab = kCols, .top_k = 40, .top_p = 0.9});
+      .out = drawn, .logits = s, .targets = ids, .vocab = kCols, .top_k = 40, .top_p = 0.9});
   backend.run(ops::SquaredSum{squares, x});
   backend.run(ops::Sum{sum, x});
   backend.run(ops::CountNonfinite{bad, x});
   backend.run(ops::ClipFactor{clip, squares, 1});
-  Operand powers(1, 1, DType::f64), largest(1, 1, DType::f64);
   backend.run(ops::PowerSum{powers, x, squares, 3});
   backend.run(ops::LargestSize{largest, x});
-  return outputs({&loss,        &lse,      &d,     &whole_loss, &d_whole, &d_table, &squares,
-                  &d_positions, &embedded, &terms, &diverged,   &greedy,  &tied,    &record,
-                  &drawn,       &sum,      &bad,   &clip,       &powers,  &largest, &entropy});
+  return outputs({&loss,    &lse,         &d,        &whole_loss, &d_whole,  &d_table,
+                  &squares, &d_positions, &embedded, &terms,      &diverged, &greedy,
+                  &tied,    &record,      &drawn,    &sum,        &bad,      &clip,
+                  &powers,  &largest,     &entropy,  &kept,       &tail});
 }
 
 Outputs adafactor(Backend& backend, DType type) {

@@ -72,6 +72,27 @@ TEST(Distillation, LossesAreThoseOfOneRankOnEveryGrid) {
   }
 }
 
+TEST(Distillation, OfTheLikeliestTokensIsThatOfOneRankOnEveryGrid) {
+  test::TemporaryPath folder;
+  for (const double beta : {0.0, 0.5, 1.0}) {
+    Config config = distilled(folder, "run", beta);
+    const std::vector<double> all = losses_of(config);
+    config.distill.top_k = config.model.vocab;
+    EXPECT_LE(largest_difference(losses_of(config), all), 2e-5);
+    config.distill.top_k = 5;
+    const std::vector<double> one = losses_of(config);
+    EXPECT_LT(one.front(), all.front() - 1e-3) << "a coarser partition has a smaller divergence";
+    EXPECT_GT(one.front(), 0);
+    for (const GridShape grid :
+         {GridShape{.x = 3}, GridShape{.z = 2}, GridShape{2, 2, 1, 1}, GridShape{2, 1, 2, 1}}) {
+      Config on = on_grid(config, grid);
+      EXPECT_LE(largest_difference(losses_of(on), one), 2e-5) << to_string(grid);
+      on.parallelism.sequence_parallel = true;
+      EXPECT_LE(largest_difference(losses_of(on), one), 2e-5) << to_string(grid);
+    }
+  }
+}
+
 TEST(Distillation, OfTheTeacherItselfIsZeroAndAStudentComesCloser) {
   test::TemporaryPath folder;
   Config config = distilled(folder, "same");
@@ -110,6 +131,9 @@ TEST(Distillation, ResumesToTheBit) {
 
 TEST(Distillation, TheMemoryOfBothModelsIsThatOfTheDryRun) {
   test::TemporaryPath folder;
+  Config some = distilled(folder, "run");
+  some.distill.top_k = 5;
+  expect_dry_peak(prepared(stored(on_grid(some, {.x = 2, .z = 2}))));
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}})
     expect_dry_peak(prepared(stored(on_grid(distilled(folder, "run"), grid))));
 }
@@ -137,6 +161,8 @@ TEST(Distillation, RefusesWhatItCannotDoAndNamesTheKey) {
   EXPECT_THAT(refusal([&](Config& c) { c.distill.teacher = folder / "nothing"; }),
               HasSubstr("[distill] teacher: there is no " + (folder / "nothing")));
   EXPECT_THAT(refusal([](Config& c) { c.distill.beta = 1.5; }), HasSubstr("[distill] beta = 1.5"));
+  EXPECT_THAT(refusal([](Config& c) { c.distill.top_k = 5000; }),
+              HasSubstr("[distill] top_k = 5000 of a vocabulary"));
   EXPECT_THAT(refusal([](Config& c) { c.distill.temperature = 0; }),
               HasSubstr("[distill] temperature = 0"));
   EXPECT_THAT(refusal([](Config& c) { c.training.z_loss = 0.1; }), HasSubstr("z_loss"));

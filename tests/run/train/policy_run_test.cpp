@@ -115,9 +115,37 @@ TEST(PolicyRun, HasTheLossesOfOneRankOnEveryGridAndForEveryMicroBatch) {
   }
 }
 
+TEST(PolicyRun, KeepsTheTokensOfTheLargestEntropiesAndRaisesThemOnEveryGrid) {
+  test::TemporaryPath folder;
+  Config config = long_generations(folder, "run", PolicyLoss::dapo);
+  config.rl.entropy_coef = 0.05;
+  const std::vector<double> all = losses_of_answers(config);
+  config.rl.top_entropy_quantile = 0.4;
+  const std::vector<double> one = losses_of_answers(config);
+  EXPECT_GT(largest_difference(one, all), 1e-3);
+  for (const GridShape grid :
+       {GridShape{.x = 2}, GridShape{.data = 3}, GridShape{2, 2, 1, 1}, GridShape{2, 1, 2, 1}}) {
+    const std::vector<double> got = losses_of_answers(on_grid(config, grid));
+    for (std::size_t i = 0; i < one.size(); ++i)
+      EXPECT_NEAR(got[i], one[i], 2e-5 * (0.1 + std::abs(one[i]))) << i << to_string(grid);
+  }
+  expect_dry_peak(prepared(stored(on_grid(config, {.x = 2, .z = 2}))));
+
+  Config alone = policy_config(folder, "alone", PolicyLoss::dapo);
+  alone.rl.reward_weights = {0, 0};  // so that nothing but the entropy is left
+  alone.rl.entropy_coef = 0.5;
+  train_on_threads(stored(alone));
+  const std::vector<double> entropies = column(metrics_of(alone), "entropy"),
+                            losses = column(metrics_of(alone), "loss");
+  EXPECT_GT(entropies.back(), entropies.front() + 1e-3);
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(losses[i], -0.5 * entropies[i], 1e-6) << i;
+}
+
 TEST(PolicyRun, HasTheLossesOfOneRankWhereRanksShareTheSequences) {
   test::TemporaryPath folder;
   Config config = long_generations(folder, "run", PolicyLoss::grpo);
+  config.rl.entropy_coef = 0.02;
   config.training.seq_len = 256;
   config.rl.max_tokens = 200;
   const std::string path = std::exchange(config.model.path, "");

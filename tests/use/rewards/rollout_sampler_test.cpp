@@ -12,6 +12,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/train/trainer.h"
+#include "axonn/use/rewards/reward_function.h"
 
 #include "tests/support/model_folder.h"
 #include "tests/support/runs.h"
@@ -250,6 +251,96 @@ TEST(PromptRun, PunishesAnswersThatAreAlmostTooLong) {
       const auto tokens = static_cast<double>(one["completion_ids"].size());
       EXPECT_EQ(one["rewards"]["overlong"], -std::max(0.0, (tokens - 4) / 4));
     }
+}
+
+namespace {
+
+/// Learns from a teacher on answers that the run writes.
+Config taught_config(const test::TemporaryPath& folder, const std::string& name) {
+  Config config = prompt_config(folder, name);
+  if (!std::filesystem::exists(folder / "teacher")) {
+    ModelConfig teacher = config.model;
+    teacher.layers = 2;
+    teacher.init_std = 0.3;
+    teacher.path = "";
+    test::save_checkpoint(folder / "teacher", resolved(teacher, config.model.vocab, 48), {});
+  }
+  config.distill = {.teacher = folder / "teacher", .beta = 1};
+  config.rl = {.loss = PolicyLoss::distill, .group = 1, .max_tokens = 8};
+  return config;
+}
+
+}  // namespace
+
+TEST(PromptRun, LearnsFromATeacherOnItsOwnAnswers) {
+  test::TemporaryPath folder;
+  Config config = taught_config(folder, "run");
+  config.training.steps = 30;
+  config.optimizer.lr = 3e-3;
+  train_with_sampler(config);
+  const auto lines = metrics_of(config);
+  EXPECT_LT(column(lines, "loss").back(), 0.9 * column(lines, "loss").front());
+  EXPECT_GT(column(lines, "completions/mean_length").front(), 0);
+  EXPECT_FALSE(lines.front().contains("reward"));
+  const auto answers = answers_of(config, 1);
+  ASSERT_EQ(answers.size(), 8);
+
+  // The same answers, recorded: the divergence of their tokens is that of the first step.
+  for (const GridShape& grid : {GridShape{}, GridShape{.x = 2, .z = 2}, GridShape{.y = 2}}) {
+    Config recorded = on_grid(taught_config(folder, "recorded"), grid);
+    recorded.data.jsonl = {config.output.dir + "/rollouts/step-000001.jsonl"};
+    recorded.training.steps = 1;
+    recorded.lr_scheduler.warmup_steps = 0;
+    recorded.output.overwrite = true;
+    train_with_sampler(recorded);
+    EXPECT_NEAR(column(metrics_of(recorded), "loss").front(), column(lines, "loss").front(), 2e-5)
+        << to_string(grid);
+  }
+}
+
+TEST(PromptRun, LearnsFromATeacherToTheBitAfterAResume) {
+  test::TemporaryPath folder;
+  const auto config_of = [&](const std::string& name) {
+    Config config = taught_config(folder, name);
+    config.rl.iterations = 2;
+    config.rl.rewards = {"number"};  // which is only reported
+    config.checkpoint.every = 1;
+    config.checkpoint.keep = 0;
+    return on_grid(config, {.x = 2, .z = 2});
+  };
+  const Config whole = config_of("whole");
+  train_with_sampler(whole);
+  EXPECT_TRUE(metrics_of(whole).front().contains("rewards/number/mean"));
+  for (const int done : {1, 2}) {
+    Config rest = config_of(concat("rest", done));
+    rest.checkpoint.resume = concat(whole.output.dir, "/checkpoints/step-", done);
+    train_with_sampler(rest);
+    auto want = metrics_of(whole);
+    want.erase(want.begin(), want.begin() + done);
+    for (const char* key : {"loss", "grad_norm", "completions/mean_length"})
+      EXPECT_EQ(column(metrics_of(rest), key), column(want, key)) << key << done;
+  }
+}
+
+TEST(PromptRun, TakesRewardsOfAFunction) {
+  register_reward("short words", [](const JudgedAnswer& answer) {
+    EXPECT_THAT(std::string(answer.prompt_line), HasSubstr("count"));
+    EXPECT_EQ(answer.truncated, answer.tokens.back() != 101);
+    return -static_cast<double>(answer.tokens.size());
+  });
+  EXPECT_THROW(register_reward("exact", [](const JudgedAnswer&) { return 0.0; }), Error);
+  EXPECT_THROW(register_reward("none", {}), Error);
+  test::TemporaryPath folder;
+  Config config = prompt_config(folder, "run");
+  config.rl.rewards = {"short words", "number"};
+  config.rl.reward_program = "";
+  train_with_sampler(config);
+  for (const auto& one : answers_of(config, 1))
+    EXPECT_EQ(one["rewards"]["short words"], -static_cast<double>(one["completion_ids"].size()));
+  config.rl.rewards = {"long words"};
+  config.output.overwrite = true;
+  EXPECT_THAT([&] { train_with_sampler(config); },
+              ThrowsMessage<UsageError>(HasSubstr("rl.rewards wants one of exact, number")));
 }
 
 TEST(PromptRun, TakesEachPromptOnceAnEpoch) {

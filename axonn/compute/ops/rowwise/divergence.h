@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "axonn/compute/ops/rowwise/launch.h"
 #include "axonn/compute/ops/rowwise/math.h"
@@ -62,11 +64,17 @@ struct Mixture {
   }
 };
 
+/// The teacher's least logit that counts.
+AXONN_DEVICE inline float least_kept(const Matrix<const float>& kept, std::int64_t row) {
+  return kept.data ? kept.row(row)[0] : -std::numeric_limits<float>::infinity();
+}
+
 /// One team per row. Bound by memory, 8 · R · V bytes, or by two or three exponentials per element.
 struct DivergenceTermsKernel {
-  Matrix<float> out;                     // (R, 2)
+  Matrix<float> out;                     // (R, 2), or (R, 4) with `kept`
   Matrix<const float> student, teacher;  // (R, V)
   Matrix<const float> s_lse, t_lse;      // (R, 1)
+  Matrix<const float> kept;              // (R, 1), or null: all count
   const std::int32_t* targets;           // (R)
   int valid;
   float beta;
@@ -74,29 +82,48 @@ struct DivergenceTermsKernel {
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
     const bool counts = targets[row] >= 0;
     const Pair<float> sums = counts ? terms(team, row) : Pair<float>{0, 0};
+    const Pair<float> masses = counts && kept.data ? masses_of(team, row) : Pair<float>{0, 0};
     team.once([&] {
-      out.row(row)[0] = sums.first;
-      out.row(row)[1] = sums.second;
+      float* to = out.row(row);
+      to[0] = sums.first;
+      to[1] = sums.second;
+      if (kept.data) {
+        to[2] = masses.first;
+        to[3] = masses.second;
+      }
     });
   }
 
  private:
+  /// The sums of both terms of f over the tokens that count.
+  AXONN_DEVICE Pair<float> sum(const auto& team, std::int64_t row, auto f) const {
+    return team.sum_two(
+        valid,
+        [f, from = least_kept(kept, row)](auto s, auto t) {
+          const auto both = f(s, t);
+          return pair(select_less(t, from, 0.0f, both.first),
+                      select_less(t, from, 0.0f, both.second));
+        },
+        student.row(row), teacher.row(row));
+  }
+  AXONN_DEVICE Pair<float> masses_of(const auto& team, std::int64_t row) const {
+    return sum(team, row, [from_s = s_lse.row(row)[0], from_t = t_lse.row(row)[0]](auto s, auto t) {
+      return pair(exponential(s - from_s), exponential(t - from_t));
+    });
+  }
   AXONN_DEVICE Pair<float> terms(const auto& team, std::int64_t row) const {
     const float from_s = s_lse.row(row)[0], from_t = t_lse.row(row)[0];
-    const auto sum = [&](auto f) {
-      return team.sum_two(valid, f, student.row(row), teacher.row(row));
-    };
     if (beta == 0)
-      return sum([=](auto s, auto t) {
+      return sum(team, row, [=](auto s, auto t) {
         const auto ls = s - from_s, lt = t - from_t;
         return pair(exponential(lt) * (lt - ls), ls * 0.0f);
       });
     if (beta == 1)
-      return sum([=](auto s, auto t) {
+      return sum(team, row, [=](auto s, auto t) {
         const auto ls = s - from_s, lt = t - from_t, term = exponential(ls) * (ls - lt);
         return pair(term, term);
       });
-    return sum([=, mixture = Mixture(beta)](auto s, auto t) {
+    return sum(team, row, [=, mixture = Mixture(beta)](auto s, auto t) {
       const auto ls = s - from_s, lt = t - from_t, ratio = lt - ls;
       const auto above = mixture.above_student(ratio);
       const auto own = exponential(ls) * above * (0.0f - mixture.of_student);
@@ -105,14 +132,46 @@ struct DivergenceTermsKernel {
   }
 };
 
+/// The summand of the tail of each row, see ops::DivergenceTail.
+struct DivergenceTailKernel {
+  Matrix<float> terms;          // (R, 4)
+  const std::int32_t* targets;  // (R)
+  float beta;
+
+  AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
+    team.each(tile.count, [&](int i) {
+      const std::int64_t row = tile.begin + i;
+      if (targets[row] >= 0) add(terms.row(row));
+    });
+  }
+
+ private:
+  AXONN_DEVICE void add(float* of) const {
+    const float s = greatest(1 - of[2], 1e-7f), t = greatest(1 - of[3], 1e-7f),
+                ratio = std::log(t) - std::log(s);
+    if (beta == 0) {
+      of[0] += t * ratio;
+      of[2] = 1 - t / s;
+      return;
+    }
+    const float above = beta == 1 ? ratio : Mixture(beta).above_student(ratio),
+                derivative = beta == 1 ? -ratio : -(1 - beta) * above;
+    of[0] += s * derivative + (beta == 1 ? 0 : beta * t * (ratio - above));
+    of[1] += s * derivative;
+    of[2] = derivative;
+  }
+};
+
 /// d = scale · (S - T) with beta 0, else scale · S (g - sum of S g), g = log S - log T with beta 1
-/// and (1 - beta) (log S - log M) with others. One team per row. Bound likewise.
+/// and (1 - beta) (log S - log M) with others; of tokens that are not kept, scale · S (g of the
+/// tail - the same sum). One team per row. Bound likewise.
 template <typename Out>
 struct DivergenceBackwardKernel {
   Matrix<Out> d_logits;                  // (R, V)
   Matrix<const float> student, teacher;  // (R, V)
   Matrix<const float> s_lse, t_lse;      // (R, 1)
-  Matrix<const float> terms;             // (R, 2)
+  Matrix<const float> terms;             // (R, 2), or (R, 4) with `kept`
+  Matrix<const float> kept;              // (R, 1), or null: all count
   const std::int32_t* targets;           // (R)
   int V, valid;
   float beta, scale;
@@ -128,8 +187,14 @@ struct DivergenceBackwardKernel {
   AXONN_DEVICE void gradient(const auto& team, std::int64_t row) const {
     const float from_s = s_lse.row(row)[0], from_t = t_lse.row(row)[0], by = scale;
     const float mean = terms.row(row)[1];
+    const float tail = kept.data ? terms.row(row)[2] - mean : 0, from = least_kept(kept, row);
     const auto map = [&](auto f) {
-      team.map(d_logits.row(row), valid, f, student.row(row), teacher.row(row));
+      team.map(
+          d_logits.row(row), valid,
+          [=](auto s, auto t) {
+            return select_less(t, from, exponential(s - from_s) * (tail * by), f(s, t));
+          },
+          student.row(row), teacher.row(row));
     };
     if (beta == 0)
       return map(
@@ -160,6 +225,7 @@ inline void check_divergence(const Checker& check, const auto& args) {
   check.f32("student_lse", args.student_lse, R, 1);
   check.f32("teacher_lse", args.teacher_lse, R, 1);
   check.ids("targets", args.targets, R);
+  if (args.kept.rows > 0) check.f32("kept", args.kept, R, 1);
   AXONN_CHECK(args.beta >= 0 && args.beta <= 1, check.operation, ": beta ", args.beta,
               ", want 0 to 1");
 }
@@ -177,16 +243,23 @@ void EntropyTerms::run(auto launch, const Checker& check) const {
 
 void DivergenceTerms::run(auto launch, const Checker& check) const {
   check_divergence(check, *this);
-  check.f32("out", out, student.rows, 2);
+  check.f32("out", out, student.rows, kept.rows > 0 ? 4 : 2);
   launch.rows({student.rows, student.cols},
-              rowwise::DivergenceTermsKernel{out, student, teacher, student_lse, teacher_lse,
+              rowwise::DivergenceTermsKernel{out, student, teacher, student_lse, teacher_lse, kept,
                                              address<const std::int32_t>(targets),
                                              static_cast<int>(valid), beta});
 }
 
+void DivergenceTail::run(auto launch, const Checker& check) const {
+  check.ids("targets", targets, terms.rows);
+  check.f32("terms", terms, terms.rows, 4);
+  launch.tiles(1, terms.rows,
+               rowwise::DivergenceTailKernel{terms, address<const std::int32_t>(targets), beta});
+}
+
 void DivergenceBackward::run(auto launch, const Checker& check) const {
   check_divergence(check, *this);
-  check.f32("terms", terms, student.rows, 2);
+  check.f32("terms", terms, student.rows, kept.rows > 0 ? 4 : 2);
   check.values("d_logits", d_logits, student.rows, student.cols);
   with_type(d_logits.dtype, [&]<typename Out>(Out) {
     launch.rows({student.rows, student.cols}, rowwise::DivergenceBackwardKernel<Out>{
@@ -196,6 +269,7 @@ void DivergenceBackward::run(auto launch, const Checker& check) const {
                                                   .s_lse = student_lse,
                                                   .t_lse = teacher_lse,
                                                   .terms = terms,
+                                                  .kept = kept,
                                                   .targets = address<const std::int32_t>(targets),
                                                   .V = width(student),
                                                   .valid = static_cast<int>(valid),

@@ -143,22 +143,37 @@ struct GreedyTargetsKernel {
 };
 
 /// The gradient of a row of V logits, of which `valid` count: d[i] = (exp(x[i] - lse) (1 + 2 z lse)
-/// - one hot) · scale; in place if the types are the same.
+/// - one hot) · scale; in place if the types are the same. A bonus (e, H) adds p (log p + H) e.
 template <typename Out, typename T>
 struct LogitGradient {
   Out* d;
   const T* x;
   int V, valid;
   float scale, z;
+  const float* bonus;  // null: there is none
+  float bonus_scale;
 
   /// target: a valid element, whose logit is `own`, or negative.
   AXONN_DEVICE void operator()(const auto& team, float lse, std::int64_t target, float own) const {
     const float share = 1 + 2 * z * lse, factor = share * scale;
+    if (bonus) return with_bonus(team, lse, target, own, factor);
     team.map(
         d, valid, [=](auto v) { return exponential(v - lse) * factor; }, x);
     clear(team, valid);
     if (target >= 0)
       team.once([&] { put(d[target], (exponential(own - lse) * share - 1) * scale); });
+  }
+  AXONN_DEVICE void with_bonus(const auto& team, float lse, std::int64_t target, float own,
+                               float factor) const {
+    const float e = bonus[0] * bonus_scale, base = factor + e * bonus[1];
+    const auto share = [=](auto v) {
+      // Minus infinity times its probability, 0, would be NaN.
+      const auto log_p = greatest(-1e4f, v - lse);
+      return exponential(log_p) * (log_p * e + base);
+    };
+    team.map(d, valid, share, x);
+    clear(team, valid);
+    if (target >= 0) team.once([&] { put(d[target], share(own) - scale); });
   }
   /// Sets the gradient to zero from an element on.
   AXONN_DEVICE void clear(const auto& team, int from) const {
@@ -171,6 +186,11 @@ AXONN_DEVICE inline float row_scale(const float* weights, std::int64_t row, floa
   return weights ? weights[row] * scale : scale;
 }
 
+/// A row's bonus, or null.
+AXONN_DEVICE inline const float* row_bonus(const Matrix<const float>& bonus, std::int64_t row) {
+  return bonus.data ? bonus.row(row) : nullptr;
+}
+
 /// The LogitGradient of every row, zero where the target is negative. One team per row. Bound by
 /// memory: R · V · (sizeof(T) + sizeof(Out)) bytes.
 template <typename Out, typename T>
@@ -180,13 +200,20 @@ struct CrossEntropyBackwardKernel {
   Matrix<const float> lse;      // (R, 1)
   const std::int32_t* targets;  // (R)
   const float* weights;         // (R) or null
+  Matrix<const float> bonus;    // (R, 2), or null
   std::int64_t first;
   int V, valid;
   float scale, z;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    const LogitGradient<Out, T> gradient{
-        d_logits.row(row), logits.row(row), V, valid, row_scale(weights, row, scale), z};
+    const LogitGradient<Out, T> gradient{d_logits.row(row),
+                                         logits.row(row),
+                                         V,
+                                         valid,
+                                         row_scale(weights, row, scale),
+                                         z,
+                                         row_bonus(bonus, row),
+                                         scale};
     const std::int64_t local = targets[row] - first;
     const bool counts = targets[row] >= 0, here = counts && local >= 0 && local < valid;
     const float own = team.first([&] { return here ? get(gradient.x[local]) : 0; });
@@ -207,12 +234,19 @@ struct CrossEntropyKernel {
   Matrix<const T> logits;       // (R, V)
   const std::int32_t* targets;  // (R), each below `valid`
   const float* weights;         // (R) or null
+  Matrix<const float> bonus;    // (R, 2), or null
   int V, valid;
   float scale, z;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    const LogitGradient<Out, T> gradient{
-        d_logits.row(row), logits.row(row), V, valid, row_scale(weights, row, scale), z};
+    const LogitGradient<Out, T> gradient{d_logits.row(row),
+                                         logits.row(row),
+                                         V,
+                                         valid,
+                                         row_scale(weights, row, scale),
+                                         z,
+                                         row_bonus(bonus, row),
+                                         scale};
     const std::int32_t target = targets[row];
     if (target < 0) {
       store(team, row, 0, 0);
@@ -339,12 +373,17 @@ inline void check_weights(const Checker& check, const View& weights, std::int64_
   AXONN_CHECK(weights.stride == 1, check.operation, ": weights ", weights, " are not consecutive");
 }
 
+inline void check_bonus(const Checker& check, const View& bonus, std::int64_t R) {
+  if (bonus.rows > 0) check.f32("bonus", bonus, R, 2);
+}
+
 void CrossEntropyBackward::run(auto launch, const Checker& check) const {
   check_logits(check, logits, piece);
   check.ids("targets", targets, logits.rows);
   check.values("d_logits", d_logits, logits.rows, logits.cols);
   check.f32("lse", lse, logits.rows, 1);
   check_weights(check, weights, logits.rows);
+  check_bonus(check, bonus, logits.rows);
   with_types(logits.dtype, d_logits.dtype, [&]<typename T, typename Out>(T, Out) {
     launch.rows({logits.rows, logits.cols}, rowwise::CrossEntropyBackwardKernel<Out, T>{
                                                 .d_logits = d_logits,
@@ -352,6 +391,7 @@ void CrossEntropyBackward::run(auto launch, const Checker& check) const {
                                                 .lse = lse,
                                                 .targets = address<const std::int32_t>(targets),
                                                 .weights = address<const float>(weights),
+                                                .bonus = bonus,
                                                 .first = piece.first,
                                                 .V = width(logits),
                                                 .valid = static_cast<int>(piece.valid),
@@ -368,6 +408,7 @@ void CrossEntropy::run(auto launch, const Checker& check) const {
   check.f32("loss", loss, logits.rows, 1);
   check.f32("lse", lse, logits.rows, 1);
   check_weights(check, weights, logits.rows);
+  check_bonus(check, bonus, logits.rows);
   with_types(logits.dtype, d_logits.dtype, [&]<typename T, typename Out>(T, Out) {
     launch.rows({logits.rows, logits.cols}, rowwise::CrossEntropyKernel<Out, T>{
                                                 .loss = loss,
@@ -376,6 +417,7 @@ void CrossEntropy::run(auto launch, const Checker& check) const {
                                                 .logits = logits,
                                                 .targets = address<const std::int32_t>(targets),
                                                 .weights = address<const float>(weights),
+                                                .bonus = bonus,
                                                 .V = width(logits),
                                                 .valid = static_cast<int>(valid),
                                                 .scale = scale,

@@ -126,6 +126,41 @@ AXONN_DEVICE inline float float_at(std::int64_t place) {
   return std::bit_cast<float>(place < 0 ? bits | 0x80000000u : bits);
 }
 
+/// out[row] = the k-th largest logit, found by bisection. One team per row. Bound by at most 33
+/// passes over a row in the cache.
+struct KthLargestLogitKernel {
+  Matrix<float> out;  // (R, 1)
+  PiecedLogits logits;
+  const std::int32_t* targets;  // (R)
+  std::int64_t k;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    const float found = targets[row] < 0 ? 0 : of_row(team, row);
+    team.once([&] { out.row(row)[0] = found; });
+  }
+
+ private:
+  AXONN_DEVICE float of_row(const auto& team, std::int64_t row) const {
+    // At least k logits are as large as the low end, if there are so many, and fewer as the high.
+    std::int64_t low = place_of(-std::numeric_limits<float>::max()),
+                 high = place_of(logits.max(team, row)) + 1;
+    while (high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      const std::int64_t count = at_least(team, row, float_at(middle));
+      (count >= k ? low : high) = middle;
+    }
+    return float_at(low);
+  }
+  AXONN_DEVICE std::int64_t at_least(const auto& team, std::int64_t row, float from) const {
+    std::int64_t total = 0;
+    logits.for_each(row, [&](const float* x, int count, std::int64_t) {
+      total += team.count_if(
+          count, [from](float v) { return v >= from; }, x);
+    });
+    return total;
+  }
+};
+
 /// out[row] = log of the probability with which a sampling policy draws the target. A token's
 /// weight is e^((its logit - the maximum) / temperature). The logit at which the policy cuts the
 /// order of tokens is found by bisection, so that no row is sorted. One team per row. Bound by at
@@ -243,6 +278,14 @@ void TokenRecord::run(auto launch, const Checker& check) const {
   const rowwise::PiecedLogits rows = pieced_logits(check, *this);
   launch.rows({out.rows, vocab},
               rowwise::TokenRecordKernel{out, rows, address<const std::int32_t>(targets)});
+}
+
+void KthLargestLogit::run(auto launch, const Checker& check) const {
+  check.f32("out", out, targets.cols, 1);
+  const rowwise::PiecedLogits rows = pieced_logits(check, *this);
+  AXONN_CHECK(k >= 1, check.operation, ": k ", k, ", want at least 1");
+  launch.rows({out.rows, vocab},
+              rowwise::KthLargestLogitKernel{out, rows, address<const std::int32_t>(targets), k});
 }
 
 void PolicyLogProbability::run(auto launch, const Checker& check) const {

@@ -177,7 +177,7 @@ class LineReader {
       names = {"reward"};
       rollout.rewards = {number_or_none(*one, "reward", place)};
     }
-    if (names.empty())
+    if (names.empty() && !(all && all->dict()))
       refuse(place,
              ": there is neither \"rewards\", an object of numbers by name, nor \"reward\"; ",
              kRolloutLine);

@@ -55,7 +55,9 @@ void RolloutSequences::read(std::int64_t n, Sequence& to) const {
   };
   for (std::ptrdiff_t t = 0; t + 1 < end; ++t, ++row) {
     to.ids[row] = token(t);
-    to.targets[row] = t + 1 < border ? -1 : token(t + 1);
+    const bool counts =
+        t + 1 >= border && (!steps_.only_counting || rollout.counts[t + 1 - border] != 0);
+    to.targets[row] = counts ? token(t + 1) : -1;
     to.positions[row] = row;
     to.starts[row] = 0;
   }
@@ -64,7 +66,9 @@ void RolloutSequences::read(std::int64_t n, Sequence& to) const {
 Sequences::Size RolloutSequences::size(std::int64_t n) const {
   const Rollout& rollout = file_->answers.at(own_number(n));
   const auto answer = std::ssize(rollout.answer);
-  return {answer, std::ssize(rollout.prompt) + answer - 1};
+  const auto counted =
+      steps_.only_counting ? answer - std::ranges::count(rollout.counts, std::uint8_t{0}) : answer;
+  return {counted, std::ssize(rollout.prompt) + answer - 1};
 }
 
 std::string RolloutSequences::where(std::int64_t n) const {

@@ -18,6 +18,8 @@ struct GenerationSteps {
   /// Of answers that the run writes: the file has those of the current generation alone. 0: of
   /// recorded ones.
   std::int64_t generations = 0;
+  /// Tokens of answers that do not count (Rollout::counts) are no targets.
+  bool only_counting = false;
 
   std::int64_t steps() const { return parts * iterations; }
   std::int64_t of_generation() const { return parts * answers; }

@@ -1,0 +1,68 @@
+#!/bin/sh
+# Teaches a small model a task: a warm start on a few examples, after which less than a third of its
+# answers are right, then rewards alone.
+#
+#   examples/rewards/task.sh TASK [AXONN [FOLDER [SEED [FLAGS of reinforce ...]]]]
+#
+#   sort   52407= is answered by 02457
+#   add2   47+38= by 58, the digits of the sum from the last to the first
+#   add3   the same of numbers of three digits
+#   think  4+8+3= by <think>4+8=12</think>15: one reward for the form and one for the number
+set -eu
+task=${1:?give a task: sort, add2, add3 or think}
+axonn=${2:-build/release/bin/axonn} folder=${3:-out/$1} seed=${4:-1}
+[ $# -gt 4 ] && shift 4 || set --
+mkdir -p "$folder"
+
+# Lines with a prompt and its answer: of each hundred, FORMED in the wanted form of the task.
+lines() { # SEED COUNT FORMED FORMAT
+  awk -v task="$task" -v seed="$1" -v count="$2" -v formed="$3" -v format="$4" '
+    function digit() { return int(10 * rand()) }
+    function reversed(n,  text) {
+      do { text = text (n % 10); n = int(n / 10) } while (n > 0)
+      return text
+    }
+    BEGIN {
+      srand(seed)
+      for (n = 0; n < count; n++) {
+        if (task == "sort") {
+          prompt = ""; answer = ""; split("", times)
+          for (i = 0; i < 5; i++) { d = digit(); prompt = prompt d; times[d]++ }
+          for (d = 0; d < 10; d++) for (i = 0; i < times[d]; i++) answer = answer d
+        } else if (task == "think") {
+          a = digit(); b = digit(); c = digit()
+          prompt = a "+" b "+" c; answer = a + b + c
+          if (100 * rand() < formed) answer = "<think>" a "+" b "=" a + b "</think>" answer
+        } else {
+          range = task == "add2" ? 100 : 1000
+          a = int(range * rand()); b = int(range * rand())
+          prompt = a "+" b; answer = reversed(a + b)
+        }
+        printf format "\n", prompt, answer
+      }
+    }'
+}
+case $task in
+  sort) layers=2 warm=70 length=14 tokens=8 steps=900 rewards=exact ;;
+  add2) layers=2 warm=400 length=12 tokens=5 steps=600 rewards=exact ;;
+  add3) layers=4 warm=900 length=16 tokens=6 steps=900 rewards=exact ;;
+  think) layers=2 warm=300 length=34 tokens=28 steps=300 rewards=format,number ;;
+  *) echo "there is no task $task: sort, add2, add3 or think" >&2; exit 2 ;;
+esac
+lines "$seed" 20000 20 '{"prompt": "%s=", "completion": "%s\\n"}' > "$folder/examples.jsonl"
+lines "1$seed" 20000 0 '{"prompt": "%s=", "answer": "%s"}' > "$folder/prompts.jsonl"
+
+# Token 10, the end of a line, ends an answer.
+"$axonn" train --model.family llama --model.layers $layers --model.hidden 64 --model.heads 4 \
+  --model.ffn 192 --model.vocab 256 --data.jsonl "$folder/examples.jsonl" --data.tokenizer bytes \
+  --training.seq_len 96 --training.global_batch 16 --training.steps $warm --training.dtype f32 \
+  --training.seed "$seed" --optimizer.lr 3e-3 --lr_scheduler.kind constant \
+  --lr_scheduler.warmup_steps 10 --output.dir "$folder/warm" --output.overwrite true
+
+"$axonn" reinforce "$folder/warm/checkpoints" "$folder/prompts.jsonl" --full --rl.loss grpo \
+  --rl.group 8 --rl.rewards "$rewards" --rl.max_tokens $tokens --data.tokenizer bytes \
+  --data.eod 10 \
+  --training.seq_len $length --training.global_batch 256 --training.micro_batch 64 \
+  --training.steps $steps --training.dtype f32 --training.seed "$seed" --optimizer.lr 1e-3 \
+  --lr_scheduler.kind linear --lr_scheduler.warmup_steps 30 --output.dir "$folder/rewards" \
+  --output.overwrite true "$@"
