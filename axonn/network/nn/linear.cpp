@@ -104,6 +104,12 @@ Var Linear::apply(const Context& ctx, const Var& inp, Then then) const {
   return outs;
 }
 
+const Parameter& Linear::only_weight() const {
+  AXONN_CHECK(adapters_.empty() && !bias_, weight_->spec().name,
+              ": its product has more than the weight: adapters, or a bias");
+  return *weight_;
+}
+
 Gather Linear::gather(const Context& ctx, const Chunk& inp) const {
   return {ctx, inp.value, out_axis_, cut_over(inp.placement, out_axis_)};
 }

@@ -80,6 +80,9 @@ class Linear {
   /// gelu(ctx, (*this)(ctx, inp)), in the product's epilogue if possible. Throws likewise.
   Var gelu(const Context& ctx, const Var& inp) const;
 
+  /// For layers that multiply with it otherwise: throws Error if there are adapters or a bias.
+  const Parameter& only_weight() const;
+
  private:
   /// The operation after the product: GELU, whose input is kept or not.
   enum class Then { nothing, gelu, kept_gelu };

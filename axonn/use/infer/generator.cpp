@@ -10,6 +10,7 @@
 #include "axonn/foundation/base/host.h"
 #include "axonn/network/nn/adapters/adapter.h"
 #include "axonn/network/nn/attention/delta_net.h"
+#include "axonn/network/nn/attention/latent_attention.h"
 #include "axonn/network/nn/loss.h"
 #include "axonn/ranks/parallel/block.h"
 #include "axonn/ranks/parallel/scheduling.h"
@@ -177,13 +178,24 @@ std::int64_t Generator::place() const {
   return std::int64_t{grid.coord(Axis::data)} * grid.extent(Axis::z) + grid.coord(Axis::z);
 }
 
+/// Whether latent attention caches latents. They change the rounding of scores, so not where these
+/// are training's; and adapters of the product that they are absorbed in differ by row.
+bool Generator::keeps_latents() const {
+  const ModelConfig& model = model_.config().model;
+  return model.kv_lora_rank > 0 && options_.trained_positions == 0 && model.lora.rank == 0;
+}
+
 /// Bytes that all layers keep for a slot.
 std::int64_t Generator::bytes_of_slot() const {
   const ModelConfig& model = model_.config().model;
   const DType dtype = model_.context().dtype;
   const auto recurrent = std::ssize(model.delta_layers);
+  const std::int64_t elements =
+      keeps_latents() ? LatentAttention::cached_columns(
+                            {.key_rank = model.kv_lora_rank, .rotated = model.qk_rope_head_dim})
+                      : KeyValueCache::elements(heads_, model_.grid());
   std::int64_t bytes = (model.layers - recurrent - model.shared_kv_layers) * slots_.entries *
-                       KeyValueCache::elements(heads_, model_.grid()) * bytes_of(dtype);
+                       elements * bytes_of(dtype);
   if (recurrent > 0) bytes += recurrent * DeltaNet::slot_bytes(model.delta, model_.grid(), dtype);
   return bytes;
 }
@@ -201,8 +213,8 @@ std::int64_t Generator::reserve(std::size_t prompts, std::int64_t beams) {
       std::min(most, (static_cast<std::int64_t>(prompts) + slots_.places - 1) / slots_.places);
   if (wanted > slots_.slots) {
     if (slots_.caches)
-      cache_ = std::make_shared<KeyValueCache>(
-          KeyValueCache::Options{.slots = wanted, .entries = slots_.entries});
+      cache_ = std::make_shared<KeyValueCache>(KeyValueCache::Options{
+          .slots = wanted, .entries = slots_.entries, .latents = keeps_latents()});
     slots_.slots = wanted;
     slots_.last.clear();
     if (cache_ && options_.hold_weights && DecodeGraphs::possible(model_))

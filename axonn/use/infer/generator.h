@@ -245,6 +245,7 @@ class Generator {
   /// The number of this rank's (z, data) coordinate, whose sequences are whole even where ranks
   /// share those of a training.
   std::int64_t place() const;
+  bool keeps_latents() const;
   std::int64_t bytes_of_slot() const;
   Pass begin(const Rows& rows, std::shared_ptr<KeyValueCache> cache, KeyValueCache::Reads reads);
   Tensor logits(const Rows& rows, const Pass& pass, KeyValueCache::Reads reads);

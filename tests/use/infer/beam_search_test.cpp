@@ -366,7 +366,8 @@ TEST_P(BeamsOf, LeaveSlotsThatLaterTextsMayContinue) {
 INSTANTIATE_TEST_SUITE_P(Models, BeamsOf,
                          testing::Values(SmallModel{"Gpt", gpt}, SmallModel{"Opt", opt},
                                          SmallModel{"Llama", llama}, SmallModel{"Mistral", mistral},
-                                         SmallModel{"Phi3", phi3}, SmallModel{"Gemma4", gemma4},
+                                         SmallModel{"Phi3", phi3}, SmallModel{"DeepSeek", deepseek},
+                                         SmallModel{"Gemma4", gemma4},
                                          SmallModel{"Qwen35", qwen3_5}),
                          [](const auto& one) { return std::string(one.param.name); });
 

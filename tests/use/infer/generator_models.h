@@ -91,6 +91,20 @@ inline ModelConfig llama4() {
   return sizes;
 }
 
+/// Latent attention with latents of queries, too; the columns that rotate grow with positions.
+inline ModelConfig deepseek() {
+  ModelConfig sizes{.family = ModelFamily::llama, .kv_heads = 24, .tied = false};
+  sizes.kv_lora_rank = 12;
+  sizes.q_lora_rank = 24;
+  sizes.qk_nope_head_dim = 6;
+  sizes.qk_rope_head_dim = 4;
+  sizes.v_head_dim = 8;
+  sizes.rope_pairs = RopePairs::neighbours;
+  sizes.query_growth = 0.5;
+  sizes.rope.original_positions = 6;
+  return sizes;
+}
+
 /// The second layer has the keys and values of the first, and both have inputs.
 inline ModelConfig gemma4() {
   ModelConfig sizes = mistral();

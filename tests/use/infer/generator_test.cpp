@@ -111,6 +111,64 @@ TEST(Generator, StatesOfDeltaNetsGiveTheTextOfWholePrefixes) {
             want_slid);
 }
 
+/// Without queries' latents, and with a window, heads that x does not divide, and a cap of scores.
+TEST(Generator, CachedLatentsGiveTheTextOfWholePrefixes) {
+  ModelConfig plain = deepseek();
+  plain.q_lora_rank = 0;
+  plain.window = 5;
+  plain.score_cap = 4;
+  const Prompts prompts = some_prompts(5);
+  const Continuations want = by_whole_prefixes(plain, prompts, 20);
+  for (const GridShape& grid : {GridShape{}, {2, 2, 1, 1}, {1, 2, 2, 1}, {4, 1, 1, 2}})
+    EXPECT_EQ(tokens_of(generate(config_of(plain, grid), prompts, {.max_tokens = 20})), want)
+        << to_string(grid);
+  // The scores of what was generated are those of a pass that reads it as training would.
+  with_model(config_of(plain, {2, 2, 1, 1}), [&](LoadedModel& model) {
+    Generator generator(model, with_tokenizer({}));
+    const auto texts = generator.generate(prompts, {.max_tokens = 20, .likeliest = 0});
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      Prompts whole{prompts[i]};
+      whole[0].insert(whole[0].end(), texts[i].tokens.begin(), texts[i].tokens.end());
+      const auto read =
+          generator.generate(whole, {.max_tokens = 0, .likeliest = 0, .score_prompt = true})[0]
+              .prompt_scores;
+      ASSERT_EQ(read.size(), whole[0].size() - 1);
+      for (std::size_t t = 0; t < 20; ++t)
+        EXPECT_NEAR(texts[i].scores[t].log_probability,
+                    read[prompts[i].size() - 1 + t].log_probability, 1e-5);
+    }
+  });
+  const auto uneven = [](const GridShape& grid) {
+    Config config = config_of(deepseek(), grid);
+    config.model.heads = config.model.kv_heads = 9;
+    return config;
+  };
+  const Continuations of_nine = tokens_of(generate(uneven({}), prompts, {.max_tokens = 20}));
+  for (const GridShape& grid : {GridShape{2, 1, 1, 1}, {4, 3, 1, 1}, {2, 2, 1, 1}})
+    EXPECT_EQ(tokens_of(generate(uneven(grid), prompts, {.max_tokens = 20})), of_nine)
+        << to_string(grid);
+}
+
+/// As many sequences fit as the bytes of latents allow: 12 + 4 values of f32 of two layers at each
+/// position, where keys and values of 24 heads would be 480.
+TEST(Generator, LatentsLetMoreSequencesFitIntoTheCache) {
+  const std::int64_t of_latents = std::int64_t{2} * kContext * (12 + 4) * 4,
+                     of_heads = std::int64_t{2} * kContext * 2 * 24 * 10 * 4;
+  const auto slots = [](Config config, const Generator::Options& options) {
+    std::int64_t count = 0;
+    with_model(config, [&](LoadedModel& model) {
+      count = Generator(model, with_tokenizer(options)).reserve(1000);
+    });
+    return count;
+  };
+  const Config config = config_of(deepseek());
+  EXPECT_EQ(slots(config, {.cache_bytes = 5 * of_latents}), 5);
+  EXPECT_EQ(slots(config, {.cache_bytes = 5 * of_heads, .trained_positions = kContext}), 5);
+  Config adapted = config;
+  adapted.model.lora.rank = 2;
+  EXPECT_EQ(slots(adapted, {.cache_bytes = 5 * of_heads}), 5);
+}
+
 TEST_P(GeneratorOf, AgreesWithComputingTheWholePrefixOnEveryGrid) {
   const Prompts prompts = some_prompts(5);
   const Continuations want = by_whole_prefixes(GetParam().sizes(), prompts, 20);
@@ -181,6 +239,7 @@ INSTANTIATE_TEST_SUITE_P(Families, GeneratorOf,
                                          SmallModel{"Mistral", mistral}, SmallModel{"Qwen3", qwen3},
                                          SmallModel{"Olmo3", olmo3}, SmallModel{"Phi3", phi3},
                                          SmallModel{"Llama4", llama4},
+                                         SmallModel{"DeepSeek", deepseek},
                                          SmallModel{"Gemma4", gemma4}),
                          [](const auto& family) { return std::string(family.param.name); });
 

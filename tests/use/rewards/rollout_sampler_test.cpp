@@ -94,22 +94,31 @@ TEST(PromptRun, WritesAnswersWhoseProbabilitiesAreThoseOfItsPass) {
   EXPECT_DOUBLE_EQ(column(lines, "reward").front(), rewards / 8);
 }
 
+/// Latent attention, whose cache has latents where probabilities need not be training's.
+void set_latents(ModelConfig& model) {
+  model.kv_heads = model.head_dim = 0;
+  model.kv_lora_rank = model.q_lora_rank = 24;
+  model.qk_nope_head_dim = 6;
+  model.qk_rope_head_dim = 12;
+  model.v_head_dim = 8;
+}
+
 TEST(PromptRun, ComputesAnswersAsItTrainsOnThemOnEveryGrid) {
   test::TemporaryPath folder;
   std::ofstream lines(folder / "long.jsonl");  // several blocks of attention, some in one pass
   for (const int length : {3, 64, 70, 150, 65, 9})
     lines << R"({"prompt": ")" << std::string(length, 'x') << R"(", "answer": 1})" << '\n';
   lines.close();
-  const auto config_of = [&](const GridShape& grid, DType type) {
+  const auto config_of = [&](const std::string& kind, const GridShape& grid, DType type) {
     Config config = prompt_config(folder, "run");
     config.training.seq_len = 192;
     config.model.window = 40;
     config.model.full_layers = {0};
+    if (kind == "latents") set_latents(config.model);
     config.model.path = "";
-    if (!std::filesystem::exists(folder / "windows"))
-      test::save_checkpoint(folder / "windows", resolved(config.model, config.model.vocab, 192),
-                            {});
-    config.model.path = folder / "windows";
+    if (!std::filesystem::exists(folder / kind))
+      test::save_checkpoint(folder / kind, resolved(config.model, config.model.vocab, 192), {});
+    config.model.path = folder / kind;
     config.data.jsonl = {folder / "long.jsonl"};
     config.rl.max_tokens = 20;
     config.rl.temperature = 1.3;
@@ -125,11 +134,16 @@ TEST(PromptRun, ComputesAnswersAsItTrainsOnThemOnEveryGrid) {
   for (const DType type : {DType::f32, DType::bf16})
     for (const GridShape& grid : std::vector<GridShape>{
              {}, {.x = 2, .y = 2}, {.y = 4}, {.x = 3, .z = 2}, {.z = 2, .data = 2}})
-      EXPECT_THAT(differences(config_of(grid, type)), testing::Each(0))
+      EXPECT_THAT(differences(config_of("windows", grid, type)), testing::Each(0))
           << to_string(grid) << ' ' << name_of(type);
-  Config plain = config_of({}, DType::f32);
-  plain.rl.batch_invariant = false;
-  EXPECT_THAT(differences(plain), testing::Each(AllOf(testing::Gt(0), testing::Lt(1e-4))));
+  for (const GridShape& grid : std::vector<GridShape>{{}, {.x = 2, .y = 2}, {.x = 3, .z = 2}})
+    EXPECT_THAT(differences(config_of("latents", grid, DType::bf16)), testing::Each(0))
+        << to_string(grid);
+  for (const char* const kind : {"windows", "latents"}) {
+    Config plain = config_of(kind, {}, DType::f32);
+    plain.rl.batch_invariant = false;
+    EXPECT_THAT(differences(plain), testing::Each(AllOf(testing::Gt(0), testing::Lt(1e-4))));
+  }
 }
 
 TEST(PromptRun, WritesWholeAnswersWhereRanksShareTheSequencesOfTraining) {

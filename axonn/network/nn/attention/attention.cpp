@@ -227,7 +227,8 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
   const bool shares = at.cached_by >= 0;
   if (!shares && next_ == layers_.size()) {
     const std::int64_t rows = options_.slots * at.room * options_.entries;
-    layers_.push_back({ctx.empty(rows, at.dim, ctx.dtype), ctx.empty(rows, at.dim, ctx.dtype)});
+    const Tensor keys = ctx.empty(rows, at.dim, ctx.dtype);
+    layers_.push_back({keys, at.keys_are_values ? keys : ctx.like(keys)});
   }
   AXONN_CHECK(at.cached_by < static_cast<std::int64_t>(next_), "KeyValueCache: the keys of layer ",
               at.cached_by, " are not cached yet");
@@ -242,7 +243,7 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
   };
   if (!shares) {
     keep(layer.keys, at.k(all));
-    keep(layer.values, at.v(all));
+    if (!at.keys_are_values) keep(layer.values, at.v(all));
   }
   if (reads_ == Reads::own_rows) return false;
   ctx.backend.cached_attention({.q = at.q(all),

@@ -73,7 +73,8 @@ struct LocalHeads {
   std::int64_t heads, room, dim, group, first_query, window, cached_by;
   std::int64_t real_heads, real_room;  ///< without those that are padding, which are the last ones
   bool chunks;
-  float scale, cap;  ///< of scores
+  bool keys_are_values = false;  ///< a KeyValueCache keeps one for both
+  float scale, cap;              ///< of scores
 
   /// `over`: the axes that cut the columns, x or x and y.
   LocalHeads(const Context& ctx, const Heads& all, AxisSet over);
@@ -105,7 +106,8 @@ Var attention(const Context& ctx, const Var& qkv, const Heads& heads, const Sink
 /// are identified by their order in a pass; each allocates its memory in the first pass.
 ///
 /// Layers that keep a state of each slot in place of keys and values, whatever its positions, are
-/// identified in the same way: recurrent().
+/// identified in the same way: recurrent(). With Options::latents, latent attention keeps latents
+/// (LatentAttention).
 ///
 ///   keys, values  (slots · k · entries, D) each, of every layer
 class KeyValueCache {
@@ -116,6 +118,7 @@ class KeyValueCache {
   struct Options {
     std::int64_t slots = 1;
     std::int64_t entries = 0;  ///< positions that a slot holds
+    bool latents = false;
   };
   /// The keys and values that attention() reads in a pass.
   enum class Reads {
@@ -139,6 +142,8 @@ class KeyValueCache {
     Tensor all, kept, last;
   };
   const RowSlots& slots() const { return slots_; }
+  const Options& options() const { return options_; }
+  Reads reads() const { return reads_; }
   /// Has the rest of the pass read the same slots elsewhere.
   void use_slots(RowSlots slots) { slots_ = std::move(slots); }
 
@@ -167,7 +172,7 @@ class KeyValueCache {
 
  private:
   struct Layer {
-    Tensor keys, values;
+    Tensor keys, values;  // may be the same
   };
 
   Options options_;

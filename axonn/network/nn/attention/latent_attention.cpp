@@ -1,5 +1,6 @@
 #include "axonn/network/nn/attention/latent_attention.h"
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -83,12 +84,26 @@ LatentAttention::LatentAttention(ParameterGroup& group, const std::string& name,
                         norm_of_latents(sizes_.query_rank, options.eps));
 }
 
+/// What a cache with latents gets of a pass.
+struct LatentAttention::Inputs {
+  const Chunk* queries;  // null: the rows do not read the cache
+  const Chunk &latents, &normed;
+};
+
 Var LatentAttention::operator()(const Context& ctx, const Var& inp, const Rope* rope) const {
   Runs runs{sizes_.key_rank + sizes_.rotated};
   if (sizes_.query_rank > 0) runs.insert(runs.begin(), sizes_.query_rank);
   const Var latents = gathered(ctx, down_(ctx, inp), Axis::x, runs);
-  const Var kv = key_up_(
-      ctx, key_norm_(ctx, columns_over(ctx, latents, Axis::y, sizes_.query_rank, sizes_.key_rank)));
+  const Var normed =
+      key_norm_(ctx, columns_over(ctx, latents, Axis::y, sizes_.query_rank, sizes_.key_rank));
+  if (KeyValueCache* const cache = ctx.find<KeyValueCache>(); cache && cache->options().latents) {
+    const bool reads = cache->reads() == KeyValueCache::Reads::kept;
+    const Var q = reads ? queries(ctx, inp, latents) : Var();
+    const auto out =
+        cached(ctx, {reads ? &q.front() : nullptr, latents.front(), normed.front()}, *cache, rope);
+    if (reads) return {*out};
+  }
+  const Var kv = key_up_(ctx, normed);
   Var qkv = heads_of(ctx, queries(ctx, inp, latents), kv, latents);
   if (rope) qkv = (*rope)(ctx, std::move(qkv), heads_);
   return first_columns(ctx, attention(ctx, qkv, heads_), heads_.head_dim, sizes_.value);
@@ -98,6 +113,81 @@ Var LatentAttention::queries(const Context& ctx, const Var& inp, const Var& late
   if (!query_norm_) return query_up_(ctx, inp);
   return query_up_(ctx,
                    (*query_norm_)(ctx, columns_over(ctx, latents, Axis::y, 0, sizes_.query_rank)));
+}
+
+/// Stores the latents of the rows; with queries, their attention to what is stored.
+std::optional<Chunk> LatentAttention::cached(const Context& ctx, const Inputs& of,
+                                             KeyValueCache& cache, const Rope* rope) const {
+  const auto [n, r, L] = std::array{sizes_.plain, sizes_.rotated, sizes_.key_rank};
+  LocalHeads at(ctx, heads_, Axis::x);
+  if (!of.queries) at.heads = 0;
+  at.dim = cached_columns(sizes_);
+  at.room = 1;
+  at.group = std::max<std::int64_t>(at.heads, 1);
+  at.first_query = 0;
+  at.keys_are_values = true;
+  Chunk all = of.latents;  // whole on all ranks of x and y
+  all.value = ctx.empty(of.latents.value.rows(), (at.heads + 1) * at.dim, ctx.dtype);
+  const View q = at.q(all.value.view()), key = at.k(all.value.view());
+  ctx.backend.run(
+      ops::Cast{key.col_range(0, r), of.latents.value.view().col_range(sizes_.query_rank + L, r)});
+  const Tensor normed = Gather(ctx, of.normed.value, Axis::y, Cut::columns).whole(ctx, {L});
+  ctx.backend.run(ops::Cast{key.col_range(r, L), normed.view()});
+  if (rope) rope->rotate(ctx, all, key, at.dim, Rope::Of::keys);
+  if (!of.queries) {
+    cache.attend(ctx, at, all, {}, {});
+    return std::nullopt;
+  }
+  const Tensor queries =
+      Gather(ctx, of.queries->value, Axis::y, cut_over(of.queries->placement, Axis::y))
+          .whole(ctx, {at.heads * (n + r)});
+  const Tensor absorbed = absorbed_queries(ctx, queries);
+  ctx.backend.run(ops::CopyHeads{q, queries.view().col_range(n, queries.cols() - n), at.heads, r,
+                                 at.dim, n + r});
+  ctx.backend.run(
+      ops::CopyHeads{q.col_range(r, q.cols - r), absorbed.view(), at.heads, L, at.dim, L});
+  if (rope) rope->rotate(ctx, all, q, at.dim, Rope::Of::queries);
+  const Tensor seen = ctx.empty(all.value.rows(), at.heads * at.dim, ctx.dtype);
+  AXONN_CHECK(cache.attend(ctx, at, all, seen.view(), {}), "latent attention: nothing is cached");
+  return make_chunk(ctx, *of.queries, values_of(ctx, seen, *of.queries), of.queries->placement);
+}
+
+/// The queries (R, h(n+r)) of all heads of this x, by W_kv's part of the keys: (R, h·Lk).
+Tensor LatentAttention::absorbed_queries(const Context& ctx, const Tensor& queries) const {
+  const Parameter& weight = key_up_.only_weight();
+  const auto [n, step, L] =
+      std::array{sizes_.plain, sizes_.plain + sizes_.value, weight.local_cols()};
+  const std::int64_t each = sizes_.plain + sizes_.rotated, h = queries.cols() / each;
+  const Tensor here = ctx.empty(queries.rows(), h * L, ctx.dtype);
+  std::vector<Matmul> products;
+  for (std::int64_t head = 0; head < h; ++head)
+    products.push_back({.out = here.view().col_range(head * L, L),
+                        .a = queries.view().col_range(head * each, n),
+                        .b = weight.weight().row_range(head * step, n)});
+  ctx.backend.mark(weight.spec().name);
+  ctx.backend.matmuls(products);
+  return Gather(ctx, here, Axis::y, Cut::columns).whole(ctx, Runs(h, sizes_.key_rank));
+}
+
+/// W_kv's part of the values times the latents that heads have seen, h columns (r + Lk) each: (R,
+/// h·v), cut as the queries are.
+Tensor LatentAttention::values_of(const Context& ctx, const Tensor& seen,
+                                  const Chunk& queries) const {
+  const Parameter& weight = key_up_.only_weight();
+  const std::int64_t n = sizes_.plain, v = sizes_.value, L = weight.local_cols(),
+                     each = cached_columns(sizes_), h = seen.cols() / each,
+                     first = sizes_.rotated + L * ctx.grid.coord(Axis::y);
+  Tensor out = ctx.empty(seen.rows(), h * v, ctx.dtype);
+  std::vector<Matmul> products;
+  for (std::int64_t head = 0; head < h; ++head)
+    products.push_back({.out = out.view().col_range(head * v, v),
+                        .a = seen.view().col_range(head * each + first, L),
+                        .b = weight.weight().row_range(head * (n + v) + n, v),
+                        .b_transposed = true});
+  ctx.backend.mark(weight.spec().name);
+  ctx.backend.matmuls(products);
+  sum_over(ctx, out, Axis::y, cut_over(queries.placement, Axis::y), {h * v});
+  return out;
 }
 
 /// The queries, keys and values of heads, as attention() takes them.

@@ -38,8 +38,16 @@ struct LatentSizes {
 ///   out                               (R, H·v)             (R/Gd/Gz, h·v)        x, or x and y
 ///
 /// The latents are gathered over x, and each rank of y continues with its columns of them:
-/// R · (Lq + Lk + r) elements forward; as many over y, and R · r over x, backward. A cache holds
-/// keys and values of D columns, not latents.
+/// R · (Lq + Lk + r) elements forward; as many over y, and R · r over x, backward.
+///
+/// A KeyValueCache with latents holds (rope(k), norm(c)) alone, r + Lk columns for all heads, the
+/// same on all ranks. Rows that read it attend to these: W_kv's part of the keys multiplies the
+/// queries, and its part of the values the results:
+///
+///   head h: W_vh · softmax(scale · (W_khᵀ · q_h, rope(q_h)) · (norm(c), rope(k))) · norm(c)
+///
+/// With y they gather (R, H(n+r)/Gx), (R, H·Lk/Gx) and (R, Lk) over it, and sum (R, H·v/Gx). Other
+/// rows, and caches without latents, have keys and values of each head, as in training.
 ///
 /// Source: DeepSeek-AI, "DeepSeek-V2: a strong, economical, and efficient mixture-of-experts
 /// language model", 2024 (arXiv 2405.04434).
@@ -62,7 +70,17 @@ class LatentAttention {
   /// rope: null: no rotary positions.
   Var operator()(const Context& ctx, const Var& inp, const Rope* rope) const;
 
+  /// Columns that a cache with latents holds of a position.
+  static std::int64_t cached_columns(const LatentSizes& sizes) {
+    return sizes.rotated + sizes.key_rank;
+  }
+
  private:
+  struct Inputs;
+  Tensor absorbed_queries(const Context& ctx, const Tensor& queries) const;
+  Tensor values_of(const Context& ctx, const Tensor& seen, const Chunk& queries) const;
+  std::optional<Chunk> cached(const Context& ctx, const Inputs& of, KeyValueCache& cache,
+                              const Rope* rope) const;
   Var queries(const Context& ctx, const Var& inp, const Var& latents) const;
   Var heads_of(const Context& ctx, const Var& q, const Var& kv, const Var& latents) const;
   Chunk assemble(const Context& ctx, const Chunk& q, const Chunk& kv, const Chunk& latents) const;

@@ -150,6 +150,17 @@ void Rope::turn(const Context& ctx, const LocalHeads& at, const View& out, const
   if (at.room > 0) run(at.k(out), at.k(inp), table_);
 }
 
+void Rope::rotate(const Context& ctx, const Chunk& rows, const View& heads, std::int64_t head_dim,
+                  Of of) const {
+  const bool grows = of == Of::queries && queries_grow();
+  ctx.backend.run(ops::RotaryEmbedding{.out = heads,
+                                       .inp = heads,
+                                       .table = (grows ? query_table_ : table_).view(),
+                                       .positions = of_rows_here(ctx, rows, numbers(rows.rows)),
+                                       .head_dim = head_dim,
+                                       .neighbours = options_.neighbours});
+}
+
 Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const {
   return each_later(context, std::move(qkv), [this, heads](const Context& ctx, Chunk in) {
     const LocalHeads at(ctx, heads, in.placement.cols);

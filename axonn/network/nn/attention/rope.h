@@ -57,6 +57,10 @@ class Rope {
   /// Returns qkv (R, (h + 2k)·D), as attention() takes it, with rotated queries and keys; in place
   /// if the caller moved it in. Throws if prepare() was called for another number of positions.
   Var operator()(const Context& ctx, Var qkv, const Heads& heads) const;
+  /// Rotates heads of head_dim columns, queries or keys of these rows, in place.
+  enum class Of { queries, keys };
+  void rotate(const Context& ctx, const Chunk& rows, const View& heads, std::int64_t head_dim,
+              Of of) const;
 
  private:
   /// The frequencies that a table has.
