@@ -95,7 +95,8 @@ def draw_model(rng, keys, grid, dtype):
     gates = ("geglu", "clamped-swiglu")
     if rng.random() < 0.5:
         draw_experts(rng, keys, grid)
-        keys["model.mlp_bias"] = False
+        if not {"model.shared_ffn", "model.dense_layers"} & keys.keys():
+            keys["model.mlp_bias"] = False
         for bias in ("expert_bias", "router_logit_bias"):
             keys[f"model.{bias}"] = rng.random() < 0.2
         if rng.random() < 0.2:

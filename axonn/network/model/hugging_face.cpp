@@ -186,6 +186,16 @@ void read_quantization(const JsonReader& file, Unsupported& unsupported,
                             "they stand for; they are trained and written as other weights"));
 }
 
+/// Experts that no layer has are none.
+void forget_unused_experts(ModelConfig& model) {
+  for (std::int64_t layer = 0; layer < model.layers + model.mtp_layers; ++layer)
+    if (model.has_experts(layer)) return;
+  model.experts = model.experts_per_token = model.expert_ffn = model.shared_ffn = 0;
+  model.shared_gate = false;
+  model.expert_groups = model.expert_groups_per_token = model.expert_step = 1;
+  model.dense_layers = {};
+}
+
 ModelConfig config_of(const nlohmann::json& json, const std::string& place,
                       std::vector<std::string>* notes) {
   if (const nlohmann::json text = text_model(json); !text.is_null()) {
@@ -199,6 +209,7 @@ ModelConfig config_of(const nlohmann::json& json, const std::string& place,
   Unsupported unsupported;
   ModelConfig model = family.read_config(file, type, unsupported);
   if (type.read) type.read(file, model, unsupported);
+  forget_unused_experts(model);
   read_quantization(file, unsupported, notes);
   if (!file.flag("is_causal", true)) unsupported.emplace_back("is_causal false");
   if (!unsupported.empty()) refuse(place, ": not supported in models: ", join(unsupported));

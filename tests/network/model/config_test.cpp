@@ -187,6 +187,13 @@ TEST(ModelConfig, RefusesExpertsThatDoNotFitTheLayers) {
               HasSubstr(", but the layers are 0 to"));
   EXPECT_THAT(message([](ModelConfig& c) { c.expert_step = c.layers + 1; }),
               HasSubstr("set experts = 0 for a dense model"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.mlp_bias = true; }),
+              HasSubstr("all layers have experts alone"));
+  EXPECT_EQ(message([](ModelConfig& c) {
+              c.mlp_bias = true;
+              c.dense_layers = {0};
+            }),
+            "no error");
 }
 
 TEST(ModelConfig, QkNormMayBeABooleanAsInEarlierVersions) {

@@ -204,5 +204,6 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"Sinks", small_with_sinks}, Family{"Deepseek2", small_deepseek2},
         Family{"Latent", small_latent}, Family{"Llama4", small_llama4},
         Family{"Llama4OfTwoWidths", small_llama4_of_two_widths}, Family{"Qwen35", small_qwen3_5},
-        Family{"Qwen3Next", small_qwen3_next}, Family{"Qwen2Moe", small_qwen2_moe}),
+        Family{"Qwen3Next", small_qwen3_next}, Family{"Qwen2Moe", small_qwen2_moe},
+        Family{"BiasesBesideExperts", small_with_biases_beside_experts}),
     [](const auto& family) { return std::string(family.param.name); });

@@ -238,8 +238,36 @@ TEST(HuggingFace2025, Ministral3NeedsTheGrowthOfQueries) {
   EXPECT_EQ(model.query_growth, 0.1);
   EXPECT_EQ(model.rope.original_positions, 16384);
   EXPECT_EQ(model.rope.attention_factor, 1);
-  EXPECT_THAT([] { read("ministral3", ""); },
-              testing::ThrowsMessage<UsageError>(HasSubstr("llama_4_scaling_beta")));
+  for (const char* const rope : {"", R"("rope_parameters": {"rope_type": "default"})"})
+    EXPECT_THAT([&] { read("ministral3", rope); },
+                testing::ThrowsMessage<UsageError>(HasSubstr("llama_4_scaling_beta")));
+  const std::string none = R"("rope_parameters": {"rope_type": "default", "rope_theta": 1e6,
+    "llama_4_scaling_beta": 0})";
+  const ModelConfig still = resolved(read("ministral3", none), 0, 0);
+  EXPECT_EQ(still.query_growth, 0);
+  const std::string written = to_hugging_face_config(still, {});
+  EXPECT_THAT(written, HasSubstr("\"model_type\": \"ministral3\""));
+  EXPECT_EQ(resolved(parse_hugging_face_config(written, "config.json"), 0, 0), still);
+}
+
+/// Types whose files may have no layer with experts, and the keys by which they have none.
+TEST(HuggingFace2025, FilesWithoutLayersOfExpertsAreOfDenseModels) {
+  for (const auto& [type, keys] :
+       {std::pair{"deepseek_v2", R"("first_k_dense_replace": 40, "num_experts_per_tok": 2)"},
+        {"deepseek_v3", R"("first_k_dense_replace": 32)"},
+        {"glm4_moe", R"("first_k_dense_replace": 99)"},
+        {"ernie4_5_moe", R"("moe_layer_start_index": 32)"},
+        {"qwen3_next", R"("num_experts": 0)"}}) {
+    const ModelConfig model = resolved(read(type, keys), 0, 0);
+    EXPECT_EQ(model.experts, 0) << type;
+    EXPECT_EQ(model.shared_ffn, 0) << type;
+    EXPECT_TRUE(model.dense_layers.empty()) << type;
+    const std::string written = to_hugging_face_config(model, {});
+    EXPECT_THAT(written, HasSubstr(concat("\"model_type\": \"", type, '"')));
+    EXPECT_EQ(resolved(parse_hugging_face_config(written, "config.json"), 0, 0), model) << type;
+  }
+  EXPECT_THAT(error_of(llama_file(R"("num_local_experts": 0)", "minimax_m2")),
+              HasSubstr("num_local_experts"));
 }
 
 TEST(HuggingFace2025, TextModelsOfModelsThatSeeImagesAreReadAlone) {

@@ -410,6 +410,13 @@ inline ModelConfig small_glm4_moe() {
   return config;
 }
 
+/// Biases of the MLPs of layers without experts, and of that beside experts.
+inline ModelConfig small_with_biases_beside_experts() {
+  ModelConfig config = small_glm4_moe();
+  config.mlp_bias = true;
+  return config;
+}
+
 /// Layers with the window and without. Gates that reach the limit have a kink there, which central
 /// differences do not see.
 inline ModelConfig small_gpt_oss() {

@@ -172,6 +172,9 @@ void write_deepseek(const ModelConfig& model, JsonObject& out) {
   out["qk_nope_head_dim"] = model.qk_nope_head_dim;
   out["qk_rope_head_dim"] = model.qk_rope_head_dim;
   out["v_head_dim"] = model.v_head_dim;
+  out["first_k_dense_replace"] = dense_layer_count(model);
+  write_score_growth(score_growth(model), model, out);
+  if (model.experts == 0) return;
   out["n_routed_experts"] = model.experts;
   out["num_experts_per_tok"] = model.experts_per_token;
   out["moe_intermediate_size"] = model.expert_ffn;
@@ -180,8 +183,6 @@ void write_deepseek(const ModelConfig& model, JsonObject& out) {
   out["topk_group"] = model.expert_groups_per_token;
   out["routed_scaling_factor"] = model.router_scale;
   out["norm_topk_prob"] = model.expert_norm;
-  out["first_k_dense_replace"] = dense_layer_count(model);
-  write_score_growth(score_growth(model), model, out);
 }
 
 void write_deepseek_v2(const ModelConfig& model, JsonObject& out) {
@@ -209,7 +210,7 @@ void check_deepseek_v2(const ModelConfig& model, Unsupported& unsupported) {
   if (model.router != RouterKind::softmax) unsupported.emplace_back("router = sigmoid");
   if (model.router_bias) unsupported.emplace_back("router_bias = true");
   if (model.expert_norm) unsupported.emplace_back("expert_norm = true");
-  if (model.shared_ffn == 0) unsupported.emplace_back("shared_ffn = 0");
+  if (model.experts > 0 && model.shared_ffn == 0) unsupported.emplace_back("shared_ffn = 0");
   check_deepseek(model, unsupported);
 }
 
@@ -257,7 +258,8 @@ void check_deepseek_gguf(const ModelConfig& model, Unsupported& unsupported) {
   if (const bool none = model.layers == 26 || model.layers == 27; none != (model.q_lora_rank == 0))
     unsupported.push_back(
         concat("q_lora_rank = ", model.q_lora_rank, " of ", model.layers, " layers"));
-  if (model.shared_ffn == 0) unsupported.emplace_back("shared_ffn = 0");
+  if (model.shared_ffn == 0)
+    unsupported.emplace_back(model.experts > 0 ? "shared_ffn = 0" : "experts = 0");
   if (model.expert_groups > model.expert_groups_per_token && model.expert_group_best != 2)
     unsupported.push_back(concat("expert_group_best = ", model.expert_group_best));
   if (model.rope.kind == RopeScalingKind::yarn &&
@@ -283,6 +285,7 @@ std::vector<ModelType> deepseek_types() {
            .scale_keys = {.attention = true},
            .groups_experts = true,
            .is_named = true,
+           .dense_or_experts = true,
            .known = known_deepseeks_2,
            .read = read_deepseek_v2,
            .write = write_deepseek_v2,
@@ -297,6 +300,7 @@ std::vector<ModelType> deepseek_types() {
            .groups_experts = true,
            .further = ModelType::Further::layers,
            .is_named = true,
+           .dense_or_experts = true,
            .known = known_deepseeks_3,
            .read = read_deepseek_v3,
            .write = write_deepseek_v3,

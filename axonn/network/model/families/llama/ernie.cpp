@@ -39,13 +39,14 @@ void read_ernie_moe(const JsonReader& file, ModelConfig& model, Unsupported& uns
 }
 
 void write_ernie_moe(const ModelConfig& model, JsonObject& out) {
+  out["moe_layer_start_index"] = dense_layer_count(model);
+  out["moe_layer_end_index"] = -1;
+  out["moe_layer_interval"] = 1;
+  if (model.experts == 0) return;
   out["moe_num_experts"] = model.experts;
   out["moe_k"] = model.experts_per_token;
   out["moe_intermediate_size"] = model.expert_ffn;
   out["moe_num_shared_experts"] = model.shared_ffn / model.expert_ffn;
-  out["moe_layer_start_index"] = dense_layer_count(model);
-  out["moe_layer_end_index"] = -1;
-  out["moe_layer_interval"] = 1;
   out["router_aux_loss_coef"] = 0.001;
 }
 
@@ -71,6 +72,11 @@ GgufKeys gguf_ernie_moe_keys(const ModelConfig& model) {
           {"interleave_moe_layer_step", std::uint32_t{1}},
           {"expert_shared_count", static_cast<std::uint32_t>(model.shared_ffn / model.expert_ffn)},
           {"expert_shared_feed_forward_length", static_cast<std::uint32_t>(model.shared_ffn)}};
+}
+
+void check_ernie_moe_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  need_plain_rope(model, unsupported);
+  if (model.experts == 0) unsupported.emplace_back("experts = 0");
 }
 
 }  // namespace
@@ -100,6 +106,7 @@ std::vector<ModelType> ernie_types() {
            .defaults = moe,
            .bias_keys = {.all = true},
            .is_named = true,
+           .dense_or_experts = true,
            .read = read_ernie_moe,
            .write = write_ernie_moe,
            .check = check_ernie_moe,
@@ -107,7 +114,7 @@ std::vector<ModelType> ernie_types() {
            .gguf = {.architecture = "ernie4_5-moe",
                     .experts = true,
                     .keys = gguf_ernie_moe_keys,
-                    .check = need_plain_rope}}};
+                    .check = check_ernie_moe_gguf}}};
 }
 
 }  // namespace axonn

@@ -49,6 +49,8 @@ void read_glm_moe(const JsonReader& file, ModelConfig& model, Unsupported&) {
 
 void write_glm_moe(const ModelConfig& model, JsonObject& out) {
   out["use_qk_norm"] = model.qk_norm == QkNormKind::head;
+  out["first_k_dense_replace"] = dense_layer_count(model);
+  if (model.experts == 0) return;
   out["n_routed_experts"] = model.experts;
   out["num_experts_per_tok"] = model.experts_per_token;
   out["moe_intermediate_size"] = model.expert_ffn;
@@ -57,7 +59,6 @@ void write_glm_moe(const ModelConfig& model, JsonObject& out) {
   out["topk_group"] = model.expert_groups_per_token;
   out["routed_scaling_factor"] = model.router_scale;
   out["norm_topk_prob"] = model.expert_norm;
-  out["first_k_dense_replace"] = dense_layer_count(model);
 }
 
 void check_glm_moe(const ModelConfig& model, Unsupported& unsupported) {
@@ -80,6 +81,7 @@ GgufKeys gguf_glm_moe_keys(const ModelConfig& model) {
 
 void check_glm_moe_gguf(const ModelConfig& model, Unsupported& unsupported) {
   need_plain_rope(model, unsupported);
+  if (model.experts == 0) unsupported.emplace_back("experts = 0");
   if (model.expert_groups > 1)
     unsupported.push_back(concat("expert_groups = ", model.expert_groups));
 }
@@ -123,6 +125,7 @@ std::vector<ModelType> glm_types() {
            .groups_experts = true,
            .further = ModelType::Further::layers,
            .is_named = true,
+           .dense_or_experts = true,
            .read = read_glm_moe,
            .write = write_glm_moe,
            .check = check_glm_moe,

@@ -89,11 +89,6 @@ void read_llama4(const JsonReader& file, ModelConfig& model, Unsupported& unsupp
   model.shared_ffn = model.expert_ffn;
   model.ffn = file.integer({"intermediate_size_mlp"}, kMostColumns).value_or(kDenseWidth);
   read_routed_layers(file, model);
-  if (layers_where(model, [&](std::int64_t layer) { return model.has_experts(layer); }).empty()) {
-    model.experts = model.experts_per_token = model.expert_ffn = model.shared_ffn = 0;
-    model.expert_step = 1;
-    model.dense_layers = {};
-  }
   read_chunks(file, model, unsupported);
   if (!file.flag("use_qk_norm", true)) model.qk_norm = QkNormKind::none;
   // In the first published files a number.

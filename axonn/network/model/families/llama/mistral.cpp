@@ -6,6 +6,7 @@ namespace axonn {
 
 namespace {
 
+constexpr const char* kThird = "ministral3";
 constexpr std::int64_t kMistralWindow = 4096;  // of the first model, and of files without the key
 
 std::vector<ModelConfig> known_mistrals() {
@@ -57,8 +58,7 @@ std::vector<ModelConfig> known_ministrals_3() {
 }
 
 void read_ministral_3(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  if (model.query_growth == 0)
-    unsupported.emplace_back("rope_parameters without llama_4_scaling_beta");
+  if (model.query_growth == 0) model.type = kThird;
   if (file.find({"layer_types"})) unsupported.emplace_back("layer_types");
   set_window(model, sliding_window(file, 0), {});
 }
@@ -80,6 +80,7 @@ GgufKeys gguf_query_growth(const ModelConfig& model) {
 
 /// llama.cpp counts YaRN's original positions alone.
 void check_ministral_3_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  if (model.query_growth == 0) unsupported.emplace_back("query_growth = 0");
   if (model.rope.kind != RopeScalingKind::yarn)
     unsupported.emplace_back("rope_scaling other than yarn");
 }
@@ -118,11 +119,11 @@ std::vector<ModelType> mistral_types() {
            .read = read_mistral,
            .write = write_ministral,
            .gguf = {.architecture = "llama", .interleaved = true}},
-          {.name = "ministral3",
+          {.name = kThird,
            .architecture = "Ministral3ForCausalLM",
            .defaults = third,
            .rope_keys = {.growth = true},
-           .fits = [](const ModelConfig& model) { return model.query_growth > 0; },
+           .fits = [](const ModelConfig& m) { return m.query_growth > 0 || m.type == kThird; },
            .known = known_ministrals_3,
            .read = read_ministral_3,
            .write = write_ministral_3,

@@ -117,7 +117,11 @@ void rename_qwen3_next(const ModelConfig& model, const std::string& parameter, S
 void read_delta_moe(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
   read_delta(file, model, unsupported);
   const std::int64_t ffn = model.expert_ffn, step = model.expert_step;
-  read_experts(file, model, unsupported);
+  const bool none = file.zero_or("num_experts", kMostExperts, model.experts) == 0;
+  if (none)
+    model.experts = 0;
+  else
+    read_experts(file, model, unsupported);
   model.expert_ffn = file.integer({"moe_intermediate_size"}, kMostColumns).value_or(ffn);
   model.shared_ffn =
       file.integer({"shared_expert_intermediate_size"}, kMostColumns).value_or(model.shared_ffn);
@@ -128,14 +132,16 @@ void read_delta_moe(const JsonReader& file, ModelConfig& model, Unsupported& uns
 
 void write_delta_moe(const ModelConfig& model, JsonObject& out) {
   write_delta(model, out);
-  write_experts(model, 0.001, out);
   out["num_experts"] = model.experts;
+  if (model.experts == 0) return;
+  write_experts(model, 0.001, out);
   out["moe_intermediate_size"] = model.expert_ffn;
   out["shared_expert_intermediate_size"] = model.shared_ffn;
 }
 
 void write_qwen3_next(const ModelConfig& model, JsonObject& out) {
   write_delta_moe(model, out);
+  if (model.experts == 0) return;
   out["norm_topk_prob"] = model.expert_norm;
   out["decoder_sparse_step"] = model.expert_step;
   out["mlp_only_layers"] = model.dense_layers;
@@ -254,6 +260,7 @@ std::vector<ModelType> qwen_delta_types() {
            .rope_keys = {.part = true},
            .further = ModelType::Further::others,
            .is_named = true,
+           .dense_or_experts = true,
            .fits = no_layer_slides,
            .known = known_qwens_3_next,
            .read = read_delta_moe,

@@ -115,6 +115,8 @@ void read_rope(const JsonReader& file, const ModelType& type, ModelConfig& model
   const auto rope = rope_object(file);
   // A type that scales by default has its own base, too, unless the file describes both.
   if (rope || model.rope.kind == RopeScalingKind::none) read_common(file);
+  if (type.rope_keys.growth && !(rope && rope->find({"llama_4_scaling_beta"})))
+    unsupported.emplace_back("rope_parameters without llama_4_scaling_beta");
   if (!rope) return;
   model.rope.kind = RopeScalingKind::none;
   if (rope->has_objects())

@@ -235,7 +235,7 @@ void check_first_layers_dense(const ModelConfig& model, Unsupported& unsupported
 }
 
 void need_whole_shared_experts(const ModelConfig& model, Unsupported& unsupported) {
-  if (model.shared_ffn % model.expert_ffn != 0)
+  if (model.experts > 0 && model.shared_ffn % model.expert_ffn != 0)
     unsupported.push_back(concat("shared_ffn = ", model.shared_ffn,
                                  ", which is no multiple of expert_ffn = ", model.expert_ffn));
 }
@@ -346,7 +346,8 @@ bool is_llama_type(const ModelConfig& model, const ModelType& type) {
           (model.full_head_dim == 0 && model.full_kv_heads == 0 && !model.full_values_are_keys)) &&
          (type.scale_keys.caps || (model.score_cap == 0 && model.logit_cap == 0)) &&
          defaults.activation == model.activation && defaults.sinks == model.sinks &&
-         defaults.expert_bias == model.expert_bias && defaults.shared_gate == model.shared_gate &&
+         defaults.expert_bias == model.expert_bias &&
+         (model.experts == 0 || defaults.shared_gate == model.shared_gate) &&
          defaults.expert_input_scores == model.expert_input_scores &&
          (defaults.qk_norm == model.qk_norm || model.qk_norm != QkNormKind::rotated_plain) &&
          (defaults.window_chunks || !model.window_chunks) &&

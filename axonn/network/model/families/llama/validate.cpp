@@ -188,9 +188,6 @@ void validate_experts(const ModelConfig& model) {
     refuse(
         "[model] expert_block_norms = true wants block_norm = \"both\", and shared_ffn, the width "
         "of the MLP beside experts");
-  if (model.mlp_bias)
-    refuse("[model] mlp_bias = true, but experts = ", model.experts,
-           " have no biases; set it to false");
   if (!model.has_gate())
     refuse("[model] experts = ", model.experts, " have gates, but activation = \"",
            kMlpKinds[static_cast<int>(model.activation)], "\" has none; set it to \"swiglu\"");
@@ -205,6 +202,11 @@ void validate_experts(const ModelConfig& model) {
     refuse("[model] experts = ", model.experts, ", but expert_step = ", model.expert_step,
            " and dense_layers leave none of the ", model.layers,
            " layers with experts; set experts = 0 for a dense model");
+  bool dense = model.shared_ffn > 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) dense |= !model.has_experts(layer);
+  if (model.mlp_bias && !dense)
+    refuse("[model] mlp_bias = true, but all layers have experts alone, whose biases are those of ",
+           "expert_bias; set it to false");
 }
 
 void validate_mtp(const ModelConfig& model) {
