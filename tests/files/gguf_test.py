@@ -432,6 +432,144 @@ class Gguf(RunTest):
         self.assertIn("full_layers other than each second", self.refusal(
             "layers", model.replace("[1]", "[0]")))
 
+    def check_tensors(self, found, block, want):
+        for name, values in want.items():
+            _, sizes, stored = found.tensors[block + name]
+            self.assertEqual(sizes, list(values.shape[::-1]), name)
+            np.testing.assert_array_equal(stored, values, name)
+
+    DELTA = ('qk_norm = "head"\nnorm_plus_one = true\nattention_gate = true\n'
+             "partial_rotary_factor = 0.5\ndelta_layers = [0]\ndelta_key_heads = 2\n"
+             "delta_value_heads = 6\ndelta_key_dim = 8\ndelta_value_dim = 8\ndelta_taps = 3\n"
+             "tied = false\n")
+    SHARED = ("experts = 4\nexperts_per_token = 2\nexpert_ffn = 24\nshared_ffn = 40\n"
+              "shared_gate = true\n")
+    DELTA_KEYS = {"ssm.conv_kernel": 3, "ssm.state_size": 8, "ssm.group_count": 2,
+                  "ssm.time_step_rank": 6, "ssm.inner_size": 48, "full_attention_interval": 2,
+                  "rope.dimension_count": WIDTH // 2}
+
+    def test_qwen_3_next(self):
+        model = 'type = "qwen3_next"\n' + self.DELTA + self.SHARED
+        run = self.trained("run-next", model=model)
+        found, want = self.convert(run, "--dtype", "f32", name="next"), self.as_folder(run)[1]
+        self.assertEqual(found.keys["general.architecture"], "qwen3next")
+        for key, value in {**self.DELTA_KEYS, "expert_shared_feed_forward_length": 40}.items():
+            self.assertEqual(found.keys["qwen3next." + key], value, key)
+        layer = "model.layers.0.linear_attn."
+        # The folder has them key head by key head: 8 queries, 8 keys, 24 values, 24 gates.
+        joined = want[layer + "in_proj_qkvz.weight"].reshape(2, 64, 64)
+        parts = [joined[:, a:b].reshape(-1, 64) for a, b in ((0, 8), (8, 16), (16, 40), (40, 64))]
+        self.check_tensors(found, "blk.0.", {
+            "attn_qkv.weight": np.concatenate(parts[:3]), "attn_gate.weight": parts[3],
+            "ssm_ba.weight": want[layer + "in_proj_ba.weight"],
+            "ssm_a": -np.exp(want[layer + "A_log"]), "ssm_dt.bias": want[layer + "dt_bias"],
+            "ssm_conv1d.weight": want[layer + "conv1d.weight"][:, 0],
+            "ssm_norm.weight": want[layer + "norm.weight"],
+            "ssm_out.weight": want[layer + "out_proj.weight"],
+            "ffn_gate_inp_shexp.weight": want["model.layers.0.mlp.shared_expert_gate.weight"]})
+        layer = "model.layers.1."
+        self.check_tensors(found, "blk.1.", {
+            "attn_q.weight": want[layer + "self_attn.q_proj.weight"],
+            "attn_q_norm.weight": want[layer + "self_attn.q_norm.weight"] + np.float32(1),
+            "post_attention_norm.weight":
+                want[layer + "post_attention_layernorm.weight"] + np.float32(1),
+            "ffn_up_shexp.weight": want[layer + "mlp.shared_expert.up_proj.weight"]})
+        for name, changed, what in (
+                ("width", model.replace("delta_value_dim = 8", "delta_value_dim = 9"),
+                 "delta_value_dim = 9 other than delta_key_dim = 8"),
+                ("order", model.replace("delta_layers = [0]", "delta_layers = [1]"),
+                 "delta_layers other than all but every n-th"),
+                ("dense", 'type = "qwen3_next"\n' + self.DELTA, "experts = 0")):
+            self.assertIn(what, self.refusal(name, changed))
+
+    def test_qwen_3_5(self):
+        """Value heads come in another order: 0, 3, 1, 4, 2, 5 of two groups of three."""
+        def order(values, first=0, width=8):
+            units = values[first:].reshape(2, 3, width, *values.shape[1:]).swapaxes(0, 1)
+            return np.concatenate([values[:first], units.reshape(values[first:].shape)])
+
+        for architecture, model in (
+                ("qwen35", self.DELTA),
+                ("qwen35moe", 'type = "qwen3_5_moe_text"\n' + self.DELTA + self.SHARED)):
+            run = self.trained("run-" + architecture, model=model)
+            found, want = self.convert(run, "--dtype", "f32", name=architecture), self.as_folder(run)[1]
+            self.assertEqual(found.keys["general.architecture"], architecture)
+            for key, value in {**self.DELTA_KEYS,
+                               "rope.dimension_sections": [11, 11, 10, 0]}.items():
+                self.assertEqual(found.keys[f"{architecture}.{key}"], value, key)
+            layer = "model.layers.0.linear_attn."
+            self.check_tensors(found, "blk.0.", {
+                "attn_qkv.weight": order(want[layer + "in_proj_qkv.weight"], 32),
+                "attn_gate.weight": order(want[layer + "in_proj_z.weight"]),
+                "ssm_beta.weight": order(want[layer + "in_proj_b.weight"], width=1),
+                "ssm_alpha.weight": order(want[layer + "in_proj_a.weight"], width=1),
+                "ssm_a": -np.exp(order(want[layer + "A_log"], width=1)),
+                "ssm_dt.bias": order(want[layer + "dt_bias"], width=1),
+                "ssm_conv1d.weight": order(want[layer + "conv1d.weight"][:, 0], 32),
+                "ssm_norm.weight": want[layer + "norm.weight"],
+                "ssm_out.weight": order(want[layer + "out_proj.weight"].T).T})
+
+    def test_gemma_4(self):
+        model = ('type = "gemma4_text"\nblock_norm = "both"\nactivation = "geglu"\n'
+                 'qk_norm = "head"\nembedding_scale = 8\nattention_scale = 1\nvalue_norm = true\n'
+                 "layer_factor = true\nlogit_cap = 30\nwindow = 4\nfull_layers = [1, 3]\n"
+                 'window_rope_theta = 100.0\nrope_scaling = "proportional"\nrope_share = 0.5\n'
+                 "window_rope_scaling = false\n")
+        plain = (model + "full_head_dim = 24\nlayer_input = 6\nshared_kv_layers = 2\n"
+                 "double_shared_ffn = true\n")
+        routed = (model + "full_head_dim = 24\nfull_kv_heads = 1\nfull_values_are_keys = true\n"
+                  "expert_block_norms = true\nexperts = 4\nexperts_per_token = 2\nexpert_ffn = 24\n"
+                  "shared_ffn = 40\n")
+        four = ("--model.layers", "4")
+        run = self.trained("run-gemma4", *four, model=plain)
+        found, want = self.convert(run, "--dtype", "f32", name="gemma4"), self.as_folder(run)[1]
+        for key, value in {
+                "attention.key_length": 24, "attention.value_length": 24,
+                "attention.key_length_swa": 16, "attention.value_length_swa": 16,
+                "attention.head_count_kv": [2, 2, 2, 2], "attention.sliding_window": 4,
+                "attention.sliding_window_pattern": [True, False, True, False],
+                "attention.shared_kv_layers": 2, "embedding_length_per_layer_input": 6,
+                "feed_forward_length": [48, 48, 96, 96], "rope.dimension_count": 24,
+                "rope.dimension_count_swa": 16, "rope.freq_base": 5000, "rope.freq_base_swa": 100,
+                "final_logit_softcapping": 30}.items():
+            self.assertEqual(found.keys["gemma4." + key], value, key)
+        np.testing.assert_array_equal(found.tensors["rope_freqs.weight"][2],
+                                      np.float32([1] * 6 + [1e30] * 6))
+        layer = "model.layers.0."
+        self.check_tensors(found, "blk.0.", {
+            "layer_output_scale.weight": want[layer + "layer_scalar"],
+            "inp_gate.weight": want[layer + "per_layer_input_gate.weight"],
+            "proj.weight": want[layer + "per_layer_projection.weight"],
+            "post_norm.weight": want[layer + "post_per_layer_input_norm.weight"],
+            "ffn_norm.weight": want[layer + "pre_feedforward_layernorm.weight"]})
+        self.check_tensors(found, "", {
+            "per_layer_token_embd.weight": want["model.embed_tokens_per_layer.weight"],
+            "per_layer_model_proj.weight": want["model.per_layer_model_projection.weight"],
+            "per_layer_proj_norm.weight": want["model.per_layer_projection_norm.weight"]})
+        self.assertNotIn("blk.2.attn_k.weight", found.tensors)
+        run = self.trained("run-gemma4moe", *four, model=routed)
+        found, want = self.convert(run, "--dtype", "f32", name="moe"), self.as_folder(run)[1]
+        self.assertEqual(found.keys["gemma4.attention.head_count_kv"], [2, 1, 2, 1])
+        self.assertEqual(found.keys["gemma4.feed_forward_length"], [40] * 4)
+        self.assertNotIn("blk.1.attn_v.weight", found.tensors)
+        layer = "model.layers.1."
+        both = want[layer + "experts.gate_up_proj"]
+        self.check_tensors(found, "blk.1.", {
+            "ffn_gate_inp.weight": want[layer + "router.proj.weight"],
+            "ffn_gate_inp.scale": want[layer + "router.scale"],
+            "ffn_gate_exps.weight": both[:, :24], "ffn_up_exps.weight": both[:, 24:],
+            "ffn_down_exps.weight": want[layer + "experts.down_proj"],
+            "ffn_gate.weight": want[layer + "mlp.gate_proj.weight"],
+            "post_ffw_norm_1.weight": want[layer + "post_feedforward_layernorm_1.weight"],
+            "pre_ffw_norm_2.weight": want[layer + "pre_feedforward_layernorm_2.weight"],
+            "post_ffw_norm_2.weight": want[layer + "post_feedforward_layernorm_2.weight"]})
+        np.testing.assert_array_equal(found.tensors["blk.1.ffn_down_exps.scale"][2].reshape(-1),
+                                      want[layer + "router.per_expert_scale"])
+        for name, changed, what in (
+                ("keys", plain.replace("[1, 3]", "[0, 3]"), "keys of layer 2 in layer 1"),
+                ("linear", model.replace("proportional", "linear"), "rope_scaling = linear")):
+            self.assertIn(what, self.refusal(name, changed, *four))
+
     def check_experts(self, architecture, model, *more, keys=(), others=()):
         run = self.trained("run-" + architecture, *more, model=model)
         found = self.convert(run, "--dtype", "f32", name=architecture)

@@ -47,6 +47,10 @@ struct ValueWriter {
     array(GgufValueType::i32, values);
   }
   void operator()(const std::vector<float>& values) const { array(GgufValueType::f32, values); }
+  void operator()(const std::vector<bool>& values) const {
+    begin_array(GgufValueType::boolean, values.size());
+    for (const bool value : values) put_number(out, static_cast<char>(value));
+  }
   void operator()(const std::vector<std::string>& values) const {
     begin_array(GgufValueType::text, values.size());
     for (const std::string& value : values) put_text(out, value);
@@ -110,29 +114,64 @@ class GgufWriter {
     } else if (tensor.heads.count > 0) {
       write_heads(tensor);
     } else {
-      write(tensor, tensor.parameter);
-      for (const StoredParameter& part : tensor.more) write(tensor, part);
+      for (std::int64_t turn = 0; turn < tensor.turns; ++turn) {
+        write(tensor, tensor.parameter, turn, 0);
+        std::int64_t before = tensor.parameter.rows;
+        for (const StoredParameter& part : tensor.more) {
+          write(tensor, part, turn, before);
+          before += part.rows;
+        }
+      }
     }
     bytes_.assign(gguf_aligned(tensor.bytes()) - tensor.bytes(), std::byte{0});
     file_.append(bytes_);
   }
 
  private:
-  void write(const GgufTensor& tensor, const StoredParameter& part) {
+  /// Writes a part of the parameter's rows, of which there are GgufTensor::turns. `before`: rows of
+  /// the tensor's other parameters before them.
+  void write(const GgufTensor& tensor, const StoredParameter& part, std::int64_t turn,
+             std::int64_t before) {
+    const std::int64_t rows = part.rows / tensor.turns;
+    const auto& [groups, each, width, first, columns] = tensor.tiles;
+    if (groups == 1 || columns || first >= before + part.rows)
+      return write_rows(tensor, part, turn * rows, (turn + 1) * rows);
+    write_rows(tensor, part, 0, first - before);
+    for (std::int64_t unit = 0; unit < groups * each; ++unit) {
+      const std::int64_t row = first - before + (unit % groups * each + unit / groups) * width;
+      write_rows(tensor, part, row, row + width);
+    }
+  }
+  void write_rows(const GgufTensor& tensor, const StoredParameter& part, std::int64_t begin,
+                  std::int64_t end) {
     const auto& [name, rows, cols] = part;
     std::int64_t at_once = std::max<std::int64_t>(1, kGgufElementsAtOnce / cols);
     if (const std::int64_t head = tensor.interleaved; head > 0)
       at_once = std::max(head, at_once / head * head);
-    for (std::int64_t row = 0; row < rows; row += at_once) {
-      const std::int64_t count = std::min(at_once, rows - row);
+    for (std::int64_t row = begin; row < end; row += at_once) {
+      const std::int64_t count = std::min(at_once, end - row);
       values_.resize(count * cols);
       source_.read_slice(
           name, {.rows = rows, .cols = cols, .begin = row * cols, .end = (row + count) * cols},
           values_);
-      if (tensor.plus != 0)
-        for (float& value : values_) value += tensor.plus;
-      put(tensor, tensor.interleaved > 0 ? interleaved(tensor.interleaved, cols) : values_, cols);
+      for (float& value : values_) {
+        if (tensor.plus != 0) value += tensor.plus;
+        if (tensor.decays) value = -std::exp(value);
+      }
+      put(tensor, ordered(tensor, cols), cols);
     }
+  }
+  /// values_, with the columns, or the rows of whole heads, in the tensor's order.
+  std::span<const float> ordered(const GgufTensor& tensor, std::int64_t cols) {
+    if (tensor.interleaved > 0) return interleaved(tensor.interleaved, cols);
+    const auto& [groups, each, width, first, columns] = tensor.tiles;
+    if (!columns) return values_;
+    turned_ = values_;
+    for (std::int64_t row = 0; row < std::ssize(values_); row += cols)
+      for (std::int64_t unit = 0; unit < groups * each; ++unit)
+        std::copy_n(values_.begin() + row + first + (unit % groups * each + unit / groups) * width,
+                    width, turned_.begin() + row + first + unit * width);
+    return turned_;
   }
   /// Writes the rows of GgufTensor::heads.
   void write_heads(const GgufTensor& tensor) {

@@ -44,7 +44,7 @@ GgufType type_for_rows(GgufType type, std::int64_t cols);
 std::int64_t row_bytes(GgufType type, std::int64_t cols);
 
 using GgufValue = std::variant<std::uint32_t, float, bool, std::string, std::vector<std::int32_t>,
-                               std::vector<float>, std::vector<std::string>>;
+                               std::vector<float>, std::vector<std::string>, std::vector<bool>>;
 using GgufKeys = std::vector<std::pair<std::string, GgufValue>>;
 
 /// A key whose value is a number with a fraction.
@@ -63,9 +63,19 @@ struct GgufTensor {
   std::int64_t interleaved = 0;
   std::vector<float> values = {};  ///< instead of a parameter, for a vector
   float plus = 0;                  ///< added to each value
+  bool decays = false;             ///< a value v becomes -e^v
   /// Parameters alike that follow it: their rows, or with `stacked` a further dim over all of them.
   std::vector<StoredParameter> more = {};
   bool stacked = false;
+  /// With `more`: the rows of each parameter are so many parts, and the first parts of all of them
+  /// come first, then the second ones.
+  std::int64_t turns = 1;
+  /// If groups > 1: rows, or columns, from `first` on are groups · each units of `width`, and unit
+  /// e · groups + g is unit g · each + e of the parameter.
+  struct {
+    std::int64_t groups = 1, each = 1, width = 1, first = 0;
+    bool columns = false;
+  } tiles = {};
   /// If count > 0: of every `of` rows of the parameter, these become a matrix of a third dim, which
   /// may be transposed.
   struct {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/foundation/options/options.h"
 #include "axonn/network/model/families/family.h"
 #include "axonn/network/model/model.h"
 #include "axonn/network/nn/attention/rope.h"
@@ -41,6 +42,16 @@ void add_latent_heads(const ModelConfig& model, const GgufTensor& both,
   part.heads = {.of = keys + values, .first = keys, .count = values};
   part.type = type_for_rows(both.type, both.parameter.cols);
   tensors.push_back(std::move(part));
+}
+
+/// What divides the rotary frequencies.
+std::vector<float> llama3_factors(const ModelConfig& model) {
+  const auto plain = rope_frequencies(model.head_width(), model.rope_theta, {}),
+             scaled = rope_frequencies(model.head_width(), model.rope_theta, model.rope);
+  std::vector<float> factors;
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    factors.push_back(static_cast<float>(plain[i] / scaled[i]));
+  return factors;
 }
 
 [[noreturn]] void refuse_type(const ModelConfig& model, const ModelType* type) {
@@ -115,6 +126,7 @@ std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
     tensor.stacked = tensor.name.find(kExperts) != tensor.name.npos;
     if (add_to_last_alike(tensors, tensor)) continue;
     if (model.norm_plus_one && spec.name.ends_with("norm.weight")) tensor.plus = 1;
+    if (form.arrange) form.arrange(model, spec.name, tensor);
     tensor.type = type_for_rows(tensor.type, tensor.parameter.cols);
     constexpr std::array kRotated = {".attn_q.weight", ".attn_k.weight", ".attn_q.bias",
                                      ".attn_k.bias"};
@@ -123,15 +135,14 @@ std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
       tensor.interleaved = model.head_width();
     tensors.push_back(std::move(tensor));
   }
-  if (model.rope.kind == RopeScalingKind::llama3) {
-    const auto plain = rope_frequencies(model.head_width(), model.rope_theta, {}),
-               scaled = rope_frequencies(model.head_width(), model.rope_theta, model.rope);
-    GgufTensor factors{
-        .name = "rope_freqs.weight", .parameter = {"", std::ssize(plain), 1}, .vector = true};
-    for (std::size_t i = 0; i < plain.size(); ++i)
-      factors.values.push_back(static_cast<float>(plain[i] / scaled[i]));
-    tensors.push_back(std::move(factors));
-  }
+  std::vector<float> factors;
+  if (form.rope_factors) factors = form.rope_factors(model);
+  if (model.rope.kind == RopeScalingKind::llama3) factors = llama3_factors(model);
+  if (!factors.empty())
+    tensors.push_back({.name = "rope_freqs.weight",
+                       .parameter = {"", std::ssize(factors), 1},
+                       .vector = true,
+                       .values = factors});
   return tensors;
 }
 

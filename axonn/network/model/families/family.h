@@ -77,6 +77,12 @@ struct GgufForm {
   GgufYarn yarn = GgufYarn::none;
   /// It has linear scaling, and the rotary frequencies of Gemma 3's layers with the window.
   bool linear_and_window_ropes = false;
+  /// Names of parameters that others do not have, or otherwise: in blocks, and without "model.".
+  std::span<const std::array<std::string_view, 2>> names = {};
+  /// Says how a parameter lies in its tensor; null: as it is.
+  void (*arrange)(const ModelConfig&, const std::string& parameter, GgufTensor&) = nullptr;
+  /// What divides the rotary frequencies, a tensor; null: nothing but Llama 3.1's.
+  std::vector<float> (*rope_factors)(const ModelConfig&) = nullptr;
   /// Further keys, and other values of those that all have, without the architecture:
   /// "logit_scale"; null: there are none.
   GgufKeys (*keys)(const ModelConfig&) = nullptr;

@@ -3,6 +3,8 @@
 // keys and of whose columns some rotate; and, in some models, experts beside the MLP, with norms of
 // their own; or embeddings of each layer, and last layers that use the keys and values of others.
 // Sizes: the config.json of each model.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -171,6 +173,80 @@ void rename_gemma4(const ModelConfig&, const std::string& parameter, StoredName&
   stored.joined.usual = true;
 }
 
+constexpr std::array<std::array<std::string_view, 2>, 15> kGgufNames = {
+    {{"embed_tokens_per_layer.weight", "per_layer_token_embd.weight"},
+     {"per_layer_model_projection.weight", "per_layer_model_proj.weight"},
+     {"per_layer_projection_norm.weight", "per_layer_proj_norm.weight"},
+     {"per_layer_input_gate.weight", "inp_gate.weight"},
+     {"per_layer_projection.weight", "proj.weight"},
+     {"post_per_layer_input_norm.weight", "post_norm.weight"},
+     {"layer_scalar", "layer_output_scale.weight"},
+     {"post_feedforward_layernorm_1.weight", "post_ffw_norm_1.weight"},
+     {"pre_feedforward_layernorm_2.weight", "pre_ffw_norm_2.weight"},
+     {"post_feedforward_layernorm_2.weight", "post_ffw_norm_2.weight"},
+     {"mlp.gate.norm.weight", "ffn_gate_inp.scale"},
+     {"mlp.gate.per_expert_scale", "ffn_down_exps.scale"},
+     {"mlp.shared_experts.gate_proj.weight", "ffn_gate.weight"},
+     {"mlp.shared_experts.up_proj.weight", "ffn_up.weight"},
+     {"mlp.shared_experts.down_proj.weight", "ffn_down.weight"}}};
+
+/// Of layers without the window; what does not rotate is divided by so much that it turns by 0.
+std::vector<float> gemma4_rope_factors(const ModelConfig& model) {
+  constexpr float kNoTurn = 1e30F;
+  const bool part = model.rope.kind == RopeScalingKind::proportional;
+  const std::int64_t pairs = model.head_width(0) / 2,
+                     turn = part ? static_cast<std::int64_t>(model.rope.share *
+                                                             static_cast<double>(pairs))
+                                 : pairs;
+  std::vector<float> factors(static_cast<std::size_t>(pairs), kNoTurn);
+  std::fill_n(factors.begin(), turn, 1.0F);
+  return factors;
+}
+
+GgufKeys gguf_gemma4_keys(const ModelConfig& model) {
+  const auto number = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
+  const std::uint32_t full = number(model.head_width(0)), other = number(model.head_width());
+  std::vector<bool> slides;
+  std::vector<std::int32_t> kv_heads, widths;
+  const std::int64_t ffn = model.experts > 0 ? model.shared_ffn : model.ffn;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const bool wide = model.double_shared_ffn && model.keys_of(layer) != layer;
+    slides.push_back(model.window_of(layer) > 0);
+    kv_heads.push_back(static_cast<std::int32_t>(model.kv_heads_of(model.window_of(layer))));
+    widths.push_back(static_cast<std::int32_t>(wide ? 2 * ffn : ffn));
+  }
+  GgufKeys keys{
+      {"attention.key_length", full},
+      {"attention.value_length", full},
+      {"attention.key_length_swa", other},
+      {"attention.value_length_swa", other},
+      {"attention.head_count_kv", std::move(kv_heads)},
+      {"attention.sliding_window_pattern", std::move(slides)},
+      {"attention.shared_kv_layers", number(model.shared_kv_layers)},
+      {"embedding_length_per_layer_input", number(model.layer_input)},
+      {"feed_forward_length", std::move(widths)},
+      {"rope.dimension_count", full},
+      {"rope.dimension_count_swa", other},
+      gguf_number("rope.freq_base_swa",
+                  model.window_rope_theta > 0 ? model.window_rope_theta : model.rope_theta)};
+  if (model.logit_cap > 0) keys.push_back(gguf_number("final_logit_softcapping", model.logit_cap));
+  return keys;
+}
+
+void check_gemma4_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  check_gemma4(model, unsupported);
+  if (model.window == 0) unsupported.emplace_back("window = 0");
+  if (model.rope.kind != RopeScalingKind::proportional) need_plain_rope(model, unsupported);
+  if (model.rope.kind == RopeScalingKind::proportional && model.window_rope_scaling)
+    unsupported.emplace_back("window_rope_scaling = true");
+  // There the last layers use the keys of the two before them.
+  const std::int64_t first = model.layers - model.shared_kv_layers;
+  for (std::int64_t layer = first; layer < model.layers; ++layer)
+    if (model.keys_of(layer) != first - (model.window_of(layer) > 0 ? 2 : 1))
+      return unsupported.push_back(
+          concat("keys of layer ", layer, " in layer ", model.keys_of(layer)));
+}
+
 }  // namespace
 
 std::vector<ModelType> gemma4_types() {
@@ -186,7 +262,15 @@ std::vector<ModelType> gemma4_types() {
            .read = read_gemma4,
            .write = write_gemma4,
            .check = check_gemma4,
-           .rename = rename_gemma4}};
+           .rename = rename_gemma4,
+           .gguf = {.architecture = "gemma4",
+                    .windows = true,
+                    .experts = true,
+                    .linear_and_window_ropes = true,
+                    .names = kGgufNames,
+                    .rope_factors = gemma4_rope_factors,
+                    .keys = gguf_gemma4_keys,
+                    .check = check_gemma4_gguf}}};
 }
 
 }  // namespace axonn

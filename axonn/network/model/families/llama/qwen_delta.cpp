@@ -206,17 +206,133 @@ std::vector<ModelConfig> known_qwens_3_next() {
   return models;
 }
 
+// In GGUF a delta net's queries, keys and values are one tensor, and decays are -e^A_log. The value
+// heads of qwen35, but not of qwen3next, come in another order: the first ones of all key heads,
+// then the second ones.
+
+constexpr std::array<std::array<std::string_view, 2>, 5> kGgufNext = {
+    {{"linear_attn.A_log", "ssm_a"},
+     {"linear_attn.dt_bias", "ssm_dt.bias"},
+     {"linear_attn.conv1d.weight", "ssm_conv1d.weight"},
+     {"linear_attn.in_proj_b.weight", "ssm_ba.weight"},
+     {"linear_attn.in_proj_a.weight", "ssm_ba.weight"}}};
+constexpr std::array<std::array<std::string_view, 2>, 5> kGguf3_5 = {
+    {{"linear_attn.A_log", "ssm_a"},
+     {"linear_attn.dt_bias", "ssm_dt.bias"},
+     {"linear_attn.conv1d.weight", "ssm_conv1d.weight"},
+     {"linear_attn.in_proj_b.weight", "ssm_beta.weight"},
+     {"linear_attn.in_proj_a.weight", "ssm_alpha.weight"}}};
+
+void arrange_delta(const ModelConfig& model, const std::string& parameter, GgufTensor& tensor) {
+  if (parameter.ends_with("linear_attn.norm.weight")) tensor.plus = 0;
+  if (parameter.ends_with(".A_log")) tensor.decays = true;
+  if (parameter.ends_with(".conv1d.weight")) tensor.type = GgufType::f32;
+  if (tensor.name.ends_with(".ssm_ba.weight")) tensor.turns = model.delta.key_heads;
+}
+
+/// The same, with the value heads in their order; they follow queries and keys in two tensors.
+void arrange_value_heads(const ModelConfig& model, const std::string& parameter,
+                         GgufTensor& tensor) {
+  arrange_delta(model, parameter, tensor);
+  const DeltaSizes& sizes = model.delta;
+  const std::int64_t keys = 2 * sizes.key_heads * sizes.key_dim;
+  const auto order = [&](std::int64_t width, std::int64_t first) {
+    tensor.tiles = {.groups = sizes.key_heads,
+                    .each = sizes.value_heads / sizes.key_heads,
+                    .width = width,
+                    .first = first};
+  };
+  const auto is = [&](const char* end) { return parameter.ends_with(end); };
+  if (is(".in_proj_b.weight") || is(".in_proj_a.weight") || is(".A_log") || is(".dt_bias"))
+    order(1, 0);
+  if (is(".in_proj_z.weight")) order(sizes.value_dim, 0);
+  if (is(".conv1d.weight") || is("linear_attn.q_proj.weight")) order(sizes.value_dim, keys);
+  if (is("linear_attn.out_proj.weight")) {
+    order(sizes.value_dim, 0);
+    tensor.tiles.columns = true;
+  }
+}
+
+/// Every so many layers, the last one has attention; 0: it is not so.
+std::int64_t full_interval(const ModelConfig& model) {
+  for (std::int64_t n = 2; n <= model.layers; ++n)
+    if (model.delta_layers == all_but_every_nth(model, n)) return n;
+  return 0;
+}
+
+GgufKeys gguf_delta_keys(const ModelConfig& model) {
+  const DeltaSizes& sizes = model.delta;
+  const auto number = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
+  GgufKeys keys{{"ssm.conv_kernel", number(sizes.taps)},
+                {"ssm.state_size", number(sizes.key_dim)},
+                {"ssm.group_count", number(sizes.key_heads)},
+                {"ssm.time_step_rank", number(sizes.value_heads)},
+                {"ssm.inner_size", number(sizes.value_heads * sizes.value_dim)},
+                {"full_attention_interval", number(full_interval(model))}};
+  if (model.experts > 0)
+    keys.emplace_back("expert_shared_feed_forward_length", number(model.shared_ffn));
+  return keys;
+}
+
+/// As of positions in images, which llama.cpp needs; in a text they change nothing.
+GgufKeys gguf_qwen3_5_keys(const ModelConfig& model) {
+  GgufKeys keys = gguf_delta_keys(model);
+  keys.emplace_back("rope.dimension_sections", std::vector<std::int32_t>{11, 11, 10, 0});
+  return keys;
+}
+
+void check_delta_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  need_plain_rope(model, unsupported);
+  if (full_interval(model) == 0)
+    unsupported.emplace_back("delta_layers other than all but every n-th layer");
+  if (model.delta.value_dim != model.delta.key_dim)
+    unsupported.push_back(concat("delta_value_dim = ", model.delta.value_dim,
+                                 " other than delta_key_dim = ", model.delta.key_dim));
+  check_all_routed(model, unsupported);
+  if (!model.expert_norm) unsupported.emplace_back("expert_norm = false");
+}
+
+void check_next_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  check_delta_gguf(model, unsupported);
+  if (model.experts == 0) unsupported.emplace_back("experts = 0");
+}
+
+GgufForm gguf_delta(const char* architecture) {
+  return {.architecture = architecture,
+          .mlp_norm = "post_attention_norm",
+          .partial_rotary = true,
+          .experts = true,
+          .names = kGguf3_5,
+          .arrange = arrange_value_heads,
+          .keys = gguf_qwen3_5_keys,
+          .check = check_delta_gguf};
+}
+
+GgufForm gguf_next() {
+  GgufForm form = gguf_delta("qwen3next");
+  form.names = kGgufNext;
+  form.arrange = arrange_delta;
+  form.keys = gguf_delta_keys;
+  form.check = check_next_gguf;
+  return form;
+}
+
+ModelConfig qwen3_5_defaults() {
+  ModelConfig model = qwen_delta(llama_defaults());
+  model.layers = 32;
+  model.hidden = 4096;
+  model.heads = 16;
+  model.kv_heads = 4;
+  model.ffn = 12288;
+  model.vocab = 248320;
+  model.positions = 32768;
+  return model;
+}
+
 }  // namespace
 
 std::vector<ModelType> qwen_delta_types() {
-  ModelConfig dense = qwen_delta(llama_defaults());
-  dense.layers = 32;
-  dense.hidden = 4096;
-  dense.heads = 16;
-  dense.kv_heads = 4;
-  dense.ffn = 12288;
-  dense.vocab = 248320;
-  dense.positions = 32768;
+  const ModelConfig dense = qwen3_5_defaults();
   ModelConfig moe = with_shared_expert(dense, 256, 8);
   moe.type = "qwen3_5_moe_text";
   moe.layers = 40;
@@ -239,7 +355,8 @@ std::vector<ModelType> qwen_delta_types() {
            .read = read_delta,
            .write = write_delta,
            .check = check_delta,
-           .rename = rename_qwen3_5},
+           .rename = rename_qwen3_5,
+           .gguf = gguf_delta("qwen35")},
           {.name = "qwen3_5_moe_text",
            .architecture = "Qwen3_5MoeForCausalLM",
            .defaults = moe,
@@ -252,7 +369,8 @@ std::vector<ModelType> qwen_delta_types() {
            .read = read_delta_moe,
            .write = write_delta_moe,
            .check = check_qwen3_5_moe,
-           .rename = rename_qwen3_5},
+           .rename = rename_qwen3_5,
+           .gguf = gguf_delta("qwen35moe")},
           {.name = "qwen3_next",
            .architecture = "Qwen3NextForCausalLM",
            .defaults = next,
@@ -266,7 +384,8 @@ std::vector<ModelType> qwen_delta_types() {
            .read = read_delta_moe,
            .write = write_qwen3_next,
            .check = check_delta_moe,
-           .rename = rename_qwen3_next}};
+           .rename = rename_qwen3_next,
+           .gguf = gguf_next()}};
 }
 
 }  // namespace axonn

@@ -498,7 +498,7 @@ StoredName llama_stored_name(const ModelConfig& model, const ModelType* type,
 namespace {
 
 /// llama.cpp's names of the modules of a block.
-constexpr std::array<std::array<std::string_view, 2>, 20> kGgufInBlock = {{
+constexpr std::array<std::array<std::string_view, 2>, 26> kGgufInBlock = {{
     {"self_attn.q_proj", "attn_q"},
     {"self_attn.q_a_proj", "attn_q_a"},
     {"self_attn.q_a_layernorm", "attn_q_a_norm"},
@@ -511,6 +511,12 @@ constexpr std::array<std::array<std::string_view, 2>, 20> kGgufInBlock = {{
     {"self_attn.q_norm", "attn_q_norm"},
     {"self_attn.k_norm", "attn_k_norm"},
     {"self_attn.o_proj", "attn_output"},
+    {"linear_attn.q_proj", "attn_qkv"},
+    {"linear_attn.k_proj", "attn_qkv"},
+    {"linear_attn.v_proj", "attn_qkv"},
+    {"linear_attn.in_proj_z", "attn_gate"},
+    {"linear_attn.norm", "ssm_norm"},
+    {"linear_attn.out_proj", "ssm_out"},
     {"mlp.gate_proj", "ffn_gate"},
     {"mlp.up_proj", "ffn_up"},
     {"mlp.down_proj", "ffn_down"},
@@ -540,6 +546,9 @@ std::string llama_gguf_name(const ModelConfig& model, const std::string& paramet
        {"post_feedforward_layernorm", "post_ffw_norm"}}};
   for (const auto& [here, there] : kEnds)
     if (parameter == here) return std::string(there);
+  if (type)
+    for (const auto& [here, there] : type->gguf.names)
+      if (parameter == concat("model.", here)) return std::string(there);
   constexpr std::string_view kLayers = "model.layers.";
   const std::size_t dot = parameter.find('.', kLayers.size()), kind = parameter.rfind('.');
   if (!parameter.starts_with(kLayers) || dot == parameter.npos || kind <= dot) return {};
@@ -550,6 +559,10 @@ std::string llama_gguf_name(const ModelConfig& model, const std::string& paramet
   if (const auto expert = expert_name(parameter))
     return concat(block, "ffn_", expert->matrix.substr(1, expert->matrix.find('_') - 1), "_exps",
                   parameter.substr(kind));
+  const std::string_view own = std::string_view(parameter).substr(std::min(dot, kind) + 1);
+  if (type)
+    for (const auto& [here, there] : type->gguf.names)
+      if (own == here) return concat(block, there);
   if (parameter.ends_with("mlp.gate.e_score_correction_bias")) return block + "exp_probs_b.bias";
   if (parameter.ends_with("self_attn.sinks")) return block + "attn_sinks.weight";
   if (type && type->gguf.gate_in_up && parameter.ends_with("mlp.gate_proj.weight"))
