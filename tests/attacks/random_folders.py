@@ -23,6 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from family_folders import FAMILIES, as_family
 from harness import seed_of_the_day
 from random_trainings import number_of, words_of, write_text
 from spelled_folders import TYPES, as_gpt2, as_type, draw_numbers, make_strange, respell
@@ -160,7 +161,9 @@ def attempt(roads, rng):
     draw_model(rng, keys, grid, "f32")
     keys = {k: v for k, v in keys.items() if k.startswith("model.")}
     if keys["model.family"] == "llama":
-        if rng.random() < 0.85:
+        if rng.random() < 0.6:
+            as_family(rng, keys, rng.choice(list(FAMILIES)), LENGTH, grid)
+        elif rng.random() < 0.85:
             as_type(rng, keys, rng.choice(list(TYPES)), LENGTH)
         elif rng.random() < 0.3:
             keys["model.window"] = rng.choice((1, 7, LENGTH - 1, LENGTH))

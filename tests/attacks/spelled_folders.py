@@ -6,6 +6,7 @@ strange folder has an option that is not supported: a reader must refuse it by n
 """
 
 import json
+import re
 import shutil
 
 from training_draws import draw_layers, draw_longrope
@@ -210,7 +211,7 @@ def respell_config(config, rng):
         respell_gpt2(config, rng)
     elif name == "opt":
         respell_opt(config, rng)
-    else:
+    elif name in TYPES:
         respell_rope(config, rng)
         respell_window(config, name, rng)
         if config["head_dim"] * config["num_attention_heads"] == config["hidden_size"]:
@@ -294,10 +295,10 @@ def make_strange(folder, rng):
         strange.append(("scale_attn_by_inverse_layer_idx", True))
     elif name == "opt":
         strange += [("do_layer_norm_before", False), ("activation_function", "gelu")]
-    else:
+    elif name in TYPES:
         strange += [("hidden_act", "gelu"),
                     ("rope_scaling", {"rope_type": "dynamic", "factor": 2.0})]  # fmt: skip
-    if name not in ("gpt2", "opt", "phi3", "qwen3_5_text"):
+    if name in TYPES and name not in ("phi3", "qwen3_5_text"):
         strange.append(("partial_rotary_factor", 0.5))
     has_window = config.get("sliding_window") and config.get("use_sliding_window", True)
     if name in (*WINDOW, *SOME) and has_window:
@@ -315,7 +316,8 @@ def respell(folder, to, rng):
     shutil.copytree(folder, to)
     config = json.loads((to / "config.json").read_text())
     tensors, other = read_tensors(to / "model.safetensors")
-    if any(".experts." in name for name in tensors) and rng.random() < 0.5:
+    single = any(re.search(r"\.experts\.\d+\.", name) for name in tensors)
+    if single and rng.random() < 0.5:
         tensors = joined_experts(tensors)
     tied = config.get("tie_word_embeddings")
     embedding = tensors.get("model.embed_tokens.weight") or tensors.get(
