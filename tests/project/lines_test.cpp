@@ -10,8 +10,8 @@ namespace {
 
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
-    {"foundation", 5570}, {"compute", 21550}, {"ranks", 9860}, {"data", 31200}, {"network", 19400},
-    {"run", 16120},       {"use", 9250},      {"plan", 7300},  {"app", 14250}};
+    {"foundation", 5575}, {"compute", 21550}, {"ranks", 9860}, {"data", 31200}, {"network", 19400},
+    {"run", 16130},       {"use", 11100},     {"plan", 7300},  {"app", 14250}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {
   std::map<std::string, std::int64_t> lines;

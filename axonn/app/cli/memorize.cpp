@@ -27,6 +27,7 @@
 #include "axonn/use/memorize/report_json.h"
 #include "axonn/use/memorize/report_text.h"
 #include "axonn/use/memorize/study.h"
+#include "axonn/use/memorize/study_plan.h"
 
 namespace axonn {
 

@@ -53,7 +53,10 @@ void set_from(const Option& option, const toml::node& node, const std::string& p
   option.refuse_value(node.is_table() ? "a table" : "a date or a time", place);
 }
 
-/// Sets options from the keys of a section.
+void read_entries(const OptionList::Section& section, const toml::node& node,
+                  const std::string& file, UnknownSections unknown);
+
+/// Sets options from the keys of a section, and adds entries of repeated sections inside it.
 struct KeyReader {
   const OptionList& list;
   const std::string& file;
@@ -67,6 +70,11 @@ struct KeyReader {
       const std::string at = place_of(file, key.source()), name = prefix + std::string(key.str());
       const Option* option = list.find(section, name);
       const toml::table* table = value.as_table();
+      const auto* inner = list.find(concat(section, '.', name));
+      if (inner && inner->entries) {
+        read_entries(*inner, value, file, unknown);
+        continue;
+      }
       if (!option && table && !table->empty()) {
         read(section, *table, name + '.');
         continue;

@@ -149,6 +149,7 @@ class Trainer {
       stopped = result.stop;
       const bool best = is_due(config_.training.eval_every, done, steps) && validate();
       if (sampler_ && is_due(sample_every(), done, steps)) write_samples();
+      if (options_.after_step) options_.after_step(training_, done);
       log_.write_metrics();
       if (!result.busy) finish_saving();
       const bool last = done == steps || stopped || gives_up();

@@ -33,6 +33,8 @@ struct TrainOptions {
   /// Writes the answers to the prompts of [rl], such as axonn::make_rollout_sampler
   /// (rewards/rollout_sampler.h).
   RolloutSamplerMaker make_sampler = {};
+  /// Called on every rank after each step, with the number of steps that are done.
+  std::function<void(Training& training, std::int64_t done)> after_step = {};
   /// Called on every rank when all steps are done and saved, also if a resumed run has none left to
   /// do.
   std::function<void(Training& training)> finished = {};

@@ -1,18 +1,85 @@
 #include "axonn/use/memorize/config.h"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 #include "axonn/data/corpus/batch_stages.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/options/options.h"
 #include "axonn/run/config/batch_ramp.h"
+#include "axonn/use/memorize/arms.h"
 #include "axonn/use/memorize/extraction.h"
+#include "axonn/use/memorize/study_plan.h"
 
 namespace axonn {
 
 namespace {
 
 constexpr const char* kMemorize = "memorize";
+
+void list_bucket(BucketConfig& bucket, OptionList& list) {
+  list.section("memorize.bucket", "Documents of the memorization study");
+  list.add("name", &bucket.name,
+           {.help = "name in the report; the documents and their places depend on it, so that they "
+                    "stay as they are if other buckets change"});
+  list.add("size", &bucket.size, {.help = "number of documents", .min = 1, .max = 1e6});
+  list.add("times", &bucket.times,
+           {.help = "how many times each document is learned; 0: never, as a control",
+            .min = 0,
+            .max = 1e6});
+  list.add("when", &bucket.when,
+           {.help = "from where to where, in shares of training.steps, as in [0.8, 1.0]; empty: "
+                    "from the end of the warm-up to the last step",
+            .min = 0,
+            .max = 1});
+  list.add("kind", bucket.kind, kDocumentKinds,
+           {.help = "documents: record, generated records; text, those of memorize.documents; "
+                    "uniform, tokens drawn with equal chances"});
+  list.add("tokens", &bucket.tokens,
+           {.help = "length of a uniform document", .unit = "tokens", .min = 2});
+  list.add("variants", &bucket.variants,
+           {.help = "number of near-duplicates of a document that are learned in turn in its "
+                    "place; 1: the document itself",
+            .min = 1,
+            .max = 1e6});
+  list.add("change_every", &bucket.change_every,
+           {.help = "of this many tokens, each near-duplicate replaces one by another",
+            .unit = "tokens",
+            .min = 2});
+}
+
+/// What is compared and measured besides.
+void list_measures(MemorizeConfig& memorize, OptionList& list) {
+  list.add("schedules", &memorize.schedules,
+           {.help = "schedules of the learning rate to compare, each as lr_scheduler.kind; they "
+                    "share the warm-up; empty: lr_scheduler.kind alone"});
+  list.add("average.last", &memorize.average_last,
+           {.help = "number of checkpoints at the end of each training whose mean is tested, too; "
+                    "0: none",
+            .min = 0,
+            .max = 1000});
+  list.add("average.every", &memorize.average_every,
+           {.help = "steps between these checkpoints, the last of which is the training's end",
+            .min = 0});
+  list.add("curve.every", &memorize.curve_every,
+           {.help = "steps between measurements of all documents during each training; 0: none",
+            .min = 0});
+  list.add("near.epsilon", &memorize.near_epsilon,
+           {.help = "distances: bounds of the probability, by the first of the policies, that a "
+                    "sample is at most so far from a suffix; empty: none",
+            .unit = "tokens",
+            .min = 0,
+            .max = 100});
+  list.add("near.beams", &memorize.near_beams,
+           {.help = "prefixes that the search for these texts goes on with after each token; more "
+                    "bring the bounds closer",
+            .min = 1,
+            .max = 100000});
+  list.add("near.distance", memorize.near_distance, kTextDistances,
+           {.help = "hamming, tokens that differ, or levenshtein, tokens to insert, remove or "
+                    "change"});
+}
 
 void list_memorize(MemorizeConfig& memorize, OptionList& list) {
   list.section(kMemorize,
@@ -22,6 +89,10 @@ void list_memorize(MemorizeConfig& memorize, OptionList& list) {
                     "{\"text\": ...} of JSON lines and tables, is one; empty: generated "
                     "records of people and numbers that no rule predicts",
             .reads = Reads::files});
+  list.unused_if([&memorize] {
+    return memorize.buckets.empty() ? std::string()
+                                    : "the entries of [[memorize.bucket]] replace it";
+  });
   list.add(
       "bucket_size", &memorize.bucket_size,
       {.help = "number of documents in each bucket, drawn at random with training.seed", .min = 1});
@@ -30,6 +101,7 @@ void list_memorize(MemorizeConfig& memorize, OptionList& list) {
                     "a control bucket, which is never trained on, is added",
             .min = 1,
             .max = 1e6});
+  list.unused_if({});
   list.add("suffix_tokens", &memorize.suffix_tokens,
            {.help = "length of the end of each document, which the model must recite",
             .unit = "tokens",
@@ -58,6 +130,73 @@ void list_memorize(MemorizeConfig& memorize, OptionList& list) {
            {.help = "whether weights stay gathered over z while the model recites, which takes z "
                     "times their memory; false: they are gathered for every token, which is slow "
                     "for many documents"});
+  list_measures(memorize, list);
+  list.repeated("memorize.bucket",
+                "Documents that are learned a number of times in a part of the steps, in place of "
+                "memorize.epochs; at least one bucket of each kind has times = 0, the control",
+                memorize.buckets, list_bucket);
+}
+
+/// Throws UsageError if a bucket contradicts itself or the training.
+void validate_bucket(const BucketConfig& bucket, const Config& config,
+                     const MemorizeConfig& memorize) {
+  const std::string name = concat("[[memorize.bucket]] ", toml_string(bucket.name));
+  const std::int64_t steps = config.training.steps, warmup = warmup_steps(config);
+  if (bucket.name.empty())
+    refuse("a [[memorize.bucket]] has no name; set it, as in name = \"dose-16\"");
+  if (!bucket.when.empty()) {
+    if (bucket.when.size() != 2 || bucket.when[0] >= bucket.when[1])
+      refuse(name, ": when is not [from, to] with from below to, such as [0.8, 1.0]");
+    if (std::llround(bucket.when[0] * static_cast<double>(steps)) < warmup)
+      refuse(name, ": when begins with ", toml_number(bucket.when[0]), " of ", steps,
+             " steps, in the warm-up of ", warmup, " steps, which all trainings share; begin at ",
+             toml_number(static_cast<double>(warmup) / static_cast<double>(steps)), " or later");
+  }
+  if (bucket.kind == DocumentKind::text && memorize.documents.empty())
+    refuse(name, ": kind = \"text\" takes documents of [memorize] documents, which names none");
+  if (bucket.kind == DocumentKind::uniform &&
+      (bucket.tokens <= memorize.suffix_tokens || bucket.tokens > config.training.seq_len + 1))
+    refuse(name, ": tokens = ", bucket.tokens,
+           "; set more than [memorize] suffix_tokens = ", memorize.suffix_tokens,
+           ", and at most [training] seq_len + 1 = ", config.training.seq_len + 1);
+  if (bucket.variants > 1 && bucket.times > 0 && bucket.variants > bucket.times)
+    refuse(name, ": times = ", bucket.times, " leaves out some of variants = ", bucket.variants,
+           "; set variants to at most times");
+}
+
+void validate_buckets(const Config& config, const MemorizeConfig& memorize) {
+  std::set<std::string> names;
+  for (const BucketConfig& bucket : memorize.buckets) {
+    validate_bucket(bucket, config, memorize);
+    if (!names.insert(bucket.name).second)
+      refuse("[[memorize.bucket]] has the name ", toml_string(bucket.name),
+             " twice; give each its own");
+  }
+  controls_of(arms_of(config, memorize));
+}
+
+/// The schedules, the mean of weights, and the curve.
+void validate_variants(const Config& config, const MemorizeConfig& memorize) {
+  std::set<std::string> names;
+  for (const std::string& schedule : memorize.schedules) {
+    const ScheduleKind kind = schedule_of(schedule);
+    if (!names.insert(schedule).second) refuse("[memorize] schedules names ", schedule, " twice");
+    if (kind == ScheduleKind::wsd && config.lr_scheduler.decay_steps == 0)
+      refuse("[memorize] schedules has wsd, but [lr_scheduler] decay_steps is 0; set it");
+  }
+  const std::int64_t last = memorize.average_last, every = memorize.average_every,
+                     steps = config.training.steps, warmup = warmup_steps(config);
+  if (last == 0 && every == 0) return;
+  if (last < 2 || every == 0)
+    refuse("[memorize] average.last = ", last, " and average.every = ", every,
+           ": set both, to a mean of at least 2 checkpoints, or leave both out");
+  if (steps % every != 0 || steps - (last - 1) * every <= warmup)
+    refuse("[memorize] average.last = ", last, " checkpoints, average.every = ", every,
+           " steps apart, do not end with [training] steps = ", steps, " after the warm-up of ",
+           warmup, "; set average.every to a divisor of steps, and fewer or closer ones");
+  if (config.optimizer.kind == OptimizerKind::schedule_free_adamw)
+    refuse("[memorize] average.last: [optimizer] kind = \"schedule_free_adamw\" evaluates a mean ",
+           "of its weights already; leave average out");
 }
 
 }  // namespace
@@ -74,6 +213,8 @@ FurtherSection memorize_section(std::shared_ptr<MemorizeConfig> memorize) {
 
 void validate_study(const Config& config, const MemorizeConfig& memorize) {
   const std::int64_t seq_len = config.training.seq_len;
+  validate_buckets(config, memorize);
+  validate_variants(config, memorize);
   if (memorize.losses.empty())
     refuse("[memorize] losses is empty; set it to standard, goldfish or both");
   for (const std::string& loss : memorize.losses) {

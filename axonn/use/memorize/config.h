@@ -1,13 +1,35 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "axonn/run/config/config.h"
+#include "axonn/use/memorize/near.h"
 
 namespace axonn {
+
+/// The documents of a bucket: generated records, those of memorize.documents, or tokens drawn
+/// uniformly, whose bits are known.
+enum class DocumentKind { record, text, uniform };
+inline constexpr std::array<std::string_view, 3> kDocumentKinds = {"record", "text", "uniform"};
+
+/// [[memorize.bucket]]: documents that are learned a number of times in a part of the steps.
+struct BucketConfig {
+  std::string name = {};
+  std::int64_t size = 100;        ///< documents
+  std::int64_t times = 0;         ///< that each is learned; 0: a control
+  std::vector<double> when = {};  ///< from and to, shares of the steps; empty: after the warm-up
+  DocumentKind kind = DocumentKind::record;
+  std::int64_t tokens = 64;        ///< of a uniform document
+  std::int64_t variants = 1;       ///< near-duplicates, of which each is learned in turn
+  std::int64_t change_every = 16;  ///< tokens, of which one differs in each near-duplicate
+
+  bool operator==(const BucketConfig&) const = default;
+};
 
 /// [memorize]: the memorization study.
 struct MemorizeConfig {
@@ -21,6 +43,14 @@ struct MemorizeConfig {
   std::vector<std::string> policies = {"t=1,k=40", "t=1"};  ///< see parse_policy()
   std::int64_t batch = 0;    ///< documents that a (z, data) coordinate recites at a time; 0: auto
   bool hold_weights = true;  ///< keep weights gathered over z while reciting
+  std::vector<BucketConfig> buckets = {};   ///< in place of epochs and bucket_size
+  std::vector<std::string> schedules = {};  ///< to compare, by lr_scheduler.kind; empty: that one
+  std::int64_t average_last = 0;            ///< checkpoints whose mean is tested, too; 0: none
+  std::int64_t average_every = 0;           ///< steps between them
+  std::int64_t curve_every = 0;             ///< steps between measurements; 0: none
+  std::vector<std::int64_t> near_epsilon = {};  ///< distances of near-verbatim texts
+  std::int64_t near_beams = 20;
+  TextDistance near_distance = TextDistance::levenshtein;
 
   static constexpr const char* kStandardLoss = "standard";
   static constexpr const char* kGoldfishLoss = "goldfish";

@@ -112,19 +112,18 @@ std::vector<std::int32_t> injections(const InjectionPlan& plan,
 
 InjectedSequences::InjectedSequences(std::unique_ptr<const Sequences> others,
                                      std::shared_ptr<const std::vector<StudyDocument>> documents,
-                                     std::span<const std::int64_t> epochs,
-                                     const InjectionPlan& plan, std::int64_t seq_len)
+                                     InjectedSlots slots, std::int64_t seq_len)
     : others_(std::move(others)),
       documents_(std::move(documents)),
-      first_(plan.warmup_steps * plan.batch),
+      first_(slots.first),
       seq_len_(seq_len),
-      injected_(injections(plan, epochs)) {
-  AXONN_CHECK(epochs.size() == documents_->size(), "injected sequences: ", epochs.size(),
-              " numbers of epochs for ", documents_->size(), " documents");
+      injected_(std::move(slots.documents)) {
   std::int64_t others_before = first_;
   for (const std::int32_t document : injected_) {
+    AXONN_CHECK(document < std::ssize(*documents_), "injected sequences: document ", document,
+                " of ", documents_->size());
     earlier_.push_back(others_before);
-    others_before += document < 0;
+    others_before += slots.replaces || document < 0;
   }
   Sequence sample;
   others_->read(0, sample);

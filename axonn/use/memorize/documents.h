@@ -64,16 +64,23 @@ struct InjectionPlan {
 std::vector<std::int32_t> injections(const InjectionPlan& plan,
                                      std::span<const std::int64_t> epochs);
 
+/// The sequences after the warm-up.
+struct InjectedSlots {
+  std::int64_t first = 0;                    ///< number of the first of them
+  std::vector<std::int32_t> documents = {};  ///< the document injected in each, or -1
+  /// Whether a document takes the place of other text, so that all other text is the same without
+  /// it; if not, that text comes later.
+  bool replaces = false;
+};
+
 /// The training sequences of a study: other sequences and, after the warm-up, documents among
 /// them. A document is a sequence of its own that starts with its first token.
 class InjectedSequences : public Sequences {
  public:
-  /// epochs: one number per document. Documents must have 2 to seq_len + 1 tokens. Throws as
-  /// injections().
+  /// Documents must have 2 to seq_len + 1 tokens.
   InjectedSequences(std::unique_ptr<const Sequences> others,
                     std::shared_ptr<const std::vector<StudyDocument>> documents,
-                    std::span<const std::int64_t> epochs, const InjectionPlan& plan,
-                    std::int64_t seq_len);
+                    InjectedSlots slots, std::int64_t seq_len);
 
   std::int64_t count() const override { return first_ + std::ssize(injected_); }
   void read(std::int64_t n, Sequence& to) const override;

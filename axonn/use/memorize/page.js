@@ -45,7 +45,6 @@ const rangeText = (cell) =>
   cell.trials > 0 ? range(cell).map((end) => fixed(end, 1)).join(" to ") : "-";
 
 const promptText = (length) => length === 0 ? "whole" : count(length);
-const variantText = (name) => name === "" ? "" : name + " loss";
 
 // ---- The report, with lookups that several parts of the page share.
 
@@ -53,10 +52,11 @@ function viewOf(report) {
   const lengths = report.prompt_lengths, groups = report.groups.length;
   const rank = (prompt) => lengths[prompt] === 0 ? Number.MAX_VALUE : lengths[prompt];
   const prompts = [...lengths.keys()].sort((a, b) => rank(a) - rank(b));  // shortest first
+  const variantText = (name) => name === "" || !report.by_loss ? name : name + " loss";
   const cell = (variant, group, prompt) =>
     report.summary[(variant * groups + group) * lengths.length + prompt];
   return {
-    ...report, prompts, cell,
+    ...report, prompts, cell, variantText,
     longest: (variant, group) => cell(variant, group, prompts.at(-1)),
     names: report.groups.map((group) => group.name),
     variantTexts: report.variants.map((variant) => variantText(variant.name)),
@@ -333,7 +333,7 @@ function cellsTable(view, table) {
 function runsTable(view, table) {
   const rows = [["Loss", "Trial", "Seed", "Validation loss", "Tokens kept %",
     "Training after warm-up", "Testing"], ...view.runs.map((run) => [
-    variantText(run.variant), count(run.trial), run.seed,
+    view.variantText(run.variant), count(run.trial), run.seed,
     run.validation_loss === null ? "" : fixed(run.validation_loss, 3),
     run.kept_fraction === null ? "" : fixed(100 * run.kept_fraction, 1),
     duration(run.train_seconds), duration(run.test_seconds)])];
@@ -514,7 +514,12 @@ function show(report) {
     + `${rangeMeaning(view)[1]}.${prompt}`]);
   drawBars(view, byId("bars"));
   byId("bars-figure").append(svgButton(byId("bars"), "exact-match", () => kExactMatch));
-  if (view.groups.some(({epochs}) => epochs === undefined)) byId("by-epochs").remove();
+  const parts = view.groups.some(({from}) => from !== undefined);
+  if (parts) byId("times").append(...doseFigures(view));
+  else byId("by-times").remove();
+  if (view.curves.length === 0) byId("by-step").remove();
+  else byId("steps").append(...measuredFigures(view));
+  if (parts || view.groups.some(({epochs}) => epochs === undefined)) byId("by-epochs").remove();
   else byId("epochs").append(...figuresOver(view).map((one) =>
     figure({...one, caption: `${one.title}, ${one.unit}`}, epochChart(view, one),
       `${one.id}-by-epochs`)));

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -80,6 +81,7 @@ Recitation record_of(const Question& question, std::span<const TargetRecord> rec
                     .prompt = question.length,
                     .loss = nats / static_cast<double>(suffix.size()),
                     .record = suffix_record(suffix)};
+  result.exact = result.record->greedy_exact;  // unless the model writes
   if (question.whole)
     result.scores =
         membership_scores(records, tokenizer.decode(document.tokens, {.skip_special = true}));
@@ -122,10 +124,12 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
   const std::int64_t batch =
       options.batch > 0 ? options.batch : std::max<std::int64_t>(kRowsAtOnce / most, 1);
   const std::vector<SamplingPolicy> policies = parse_policies(options.policies, "policies");
-  Generator generator(model, {.batch = options.batch,
-                              .context = most,
-                              .hold_weights = options.hold_weights,
-                              .tokenizer = &tokenizer});
+  std::optional<Generator> generator;
+  if (options.writes)
+    generator.emplace(model, Generator::Options{.batch = options.batch,
+                                                .context = most,
+                                                .hold_weights = options.hold_weights,
+                                                .tokenizer = &tokenizer});
   const std::int64_t round = 32 * batch;  // questions between progress reports
   std::vector<Recitation> all;
   for (std::int64_t first = 0; first < std::ssize(questions); first += round) {
@@ -144,12 +148,14 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
     };
     const auto records = record_targets(model, {.count = std::ssize(asked), .at = sequence},
                                         policies, {.batch = batch});
-    std::vector<std::vector<std::int32_t>> prompts;
-    for (const Question& one : asked) prompts.push_back(one.prompt());
-    const auto written = generator.generate(prompts, {.max_tokens = options.suffix_tokens});
-    for (std::size_t q = 0; q < asked.size(); ++q) {
+    for (std::size_t q = 0; q < asked.size(); ++q)
       all.push_back(record_of(asked[q], records[q], documents[asked[q].document], tokenizer));
-      add_texts(asked[q], written[q].tokens, tokenizer, all.back());
+    if (generator) {
+      std::vector<std::vector<std::int32_t>> prompts;
+      for (const Question& one : asked) prompts.push_back(one.prompt());
+      const auto written = generator->generate(prompts, {.max_tokens = options.suffix_tokens});
+      for (std::size_t q = 0; q < asked.size(); ++q)
+        add_texts(asked[q], written[q].tokens, tokenizer, all[first + q]);
     }
     if (options.progress && model.grid().world().rank() == 0)
       options.progress(first + std::ssize(asked), std::ssize(questions));
@@ -157,12 +163,15 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
   return all;
 }
 
-void set_blind_scores(std::span<const StudyDocument> documents, std::int64_t control,
-                      std::span<Recitation> recitations) {
+namespace {
+
+void set_blind_scores_against(std::int64_t control, std::span<const StudyDocument> documents,
+                              std::span<const std::int64_t> controls,
+                              std::span<Recitation> recitations) {
   std::array<std::vector<std::span<const std::int32_t>>, 2> kinds;  // members, others
   std::array<std::vector<MembershipScores*>, 2> to;
   for (Recitation& r : recitations) {
-    if (!r.scores) continue;
+    if (!r.scores || controls[r.group] != control) continue;
     const std::size_t kind = r.group == control ? 1 : 0;
     kinds[kind].push_back(documents[r.document].tokens);
     to[kind].push_back(&*r.scores);
@@ -171,6 +180,14 @@ void set_blind_scores(std::span<const StudyDocument> documents, std::int64_t con
   const std::vector<double> scores = blind_scores(kinds[0], kinds[1]);
   to[0].insert(to[0].end(), to[1].begin(), to[1].end());
   for (std::size_t i = 0; i < scores.size(); ++i) to[0][i]->blind = scores[i];
+}
+
+}  // namespace
+
+void set_blind_scores(std::span<const StudyDocument> documents,
+                      std::span<const std::int64_t> controls, std::span<Recitation> recitations) {
+  for (std::int64_t group = 0; group < std::ssize(controls); ++group)
+    if (controls[group] == group) set_blind_scores_against(group, documents, controls, recitations);
 }
 
 MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
@@ -186,7 +203,7 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
                             .suffix_tokens = options.suffix_tokens,
                             .prompt_lengths = options.prompt_lengths};
   if (!control.documents.empty()) {
-    report.control = std::ssize(report.groups);
+    report.controls = {1, 1};
     report.groups.push_back("control");
     report.group_sizes.push_back(std::ssize(control.documents));
     report.notes.push_back(found_note("control documents", control));
@@ -198,7 +215,7 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
   run.recitations = recite(model, tokenizer, all, options);
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = one.document >= report.group_sizes[0];
-  if (report.control) set_blind_scores(all, *report.control, run.recitations);
+  set_blind_scores(all, report.controls, run.recitations);
   report.runs.push_back(std::move(run));
   return report;
 }

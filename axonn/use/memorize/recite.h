@@ -8,9 +8,19 @@
 #include "axonn/data/text/tokenizer.h"
 #include "axonn/run/load/loaded_model.h"
 #include "axonn/use/memorize/documents.h"
+#include "axonn/use/memorize/near.h"
 #include "axonn/use/memorize/report.h"
 
 namespace axonn {
+
+/// Near-verbatim probabilities: see NearOptions.
+struct NearRequest {
+  std::vector<std::int64_t> epsilon = {};  ///< distances; empty: none is computed
+  std::int64_t beams = 20;
+  TextDistance distance = TextDistance::levenshtein;
+
+  bool operator==(const NearRequest&) const = default;
+};
 
 struct ReciteOptions {
   std::int64_t suffix_tokens = 50;
@@ -18,6 +28,9 @@ struct ReciteOptions {
   std::int64_t batch = 0;    ///< sequences per (z, data) coordinate at a time; 0: as memory allows
   bool hold_weights = true;  ///< as in Generator::Options
   std::vector<std::string> policies = {"t=1,k=40", "t=1"};  ///< of the records, see parse_policy()
+  NearRequest near = {};  ///< by the first of the policies; see add_near()
+  /// false: nothing is written, and `exact` is SuffixRecord::greedy_exact.
+  bool writes = true;
   /// Progress: called on rank 0 with the number of finished recitations and of all.
   std::function<void(std::int64_t done, std::int64_t of)> progress = {};
 };
@@ -45,10 +58,10 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
                                const FoundDocuments& documents, const FoundDocuments& control,
                                const ReciteOptions& options);
 
-/// Sets MembershipScores::blind of all recitations that have scores, with the documents of the
-/// group `control` as others. Does nothing unless there are two documents of either kind.
-void set_blind_scores(std::span<const StudyDocument> documents, std::int64_t control,
-                      std::span<Recitation> recitations);
+/// Sets MembershipScores::blind of all recitations that have scores. controls: of each group the
+/// group whose documents are the others. Leaves groups out where there are not two of either kind.
+void set_blind_scores(std::span<const StudyDocument> documents,
+                      std::span<const std::int64_t> controls, std::span<Recitation> recitations);
 
 /// Sets exact, longest_run, token_accuracy and edit_distance by comparing the tokens.
 void compare_tokens(std::span<const std::int32_t> truth, std::span<const std::int32_t> written,

@@ -116,16 +116,16 @@ void add_matched(const RecitationRun& run, std::int64_t control, std::size_t i, 
 std::vector<MatchedRate> matched_rates(const MemorizationReport& report,
                                        const MemorizationSummary& summary) {
   std::vector<MatchedRate> rates;
-  if (!report.control) return rates;
+  if (report.controls.empty()) return rates;
   for (const SuffixProbabilities& one : suffix_probabilities(report, summary))
     for (const double alpha : kMatchedAlphas) {
-      if (one.group == *report.control) continue;
+      if (report.is_control(one.group)) continue;
       MatchedRate rate{one.variant, one.group, one.prompt, one.policy, alpha};
       for (const RecitationRun& run : report.runs) {
         if (run.variant != summary.variants[one.variant].name) continue;
         const auto policy = std::ranges::find(run.policies, one.policy);
         if (policy != run.policies.end())
-          add_matched(run, *report.control, policy - run.policies.begin(), rate);
+          add_matched(run, report.controls[one.group], policy - run.policies.begin(), rate);
       }
       if (alpha * static_cast<double>(1 + rate.controls) < 1) rate.memorized.reset();
       if (rate.memorized) rate.interval = wilson_interval(*rate.memorized, rate.suffixes);
@@ -156,6 +156,12 @@ MemorizationSummary summarize(const MemorizationReport& report) {
                report);
   }
   return summary;
+}
+
+double median_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 PercentRange wilson_interval(std::int64_t exact, std::int64_t count) {
@@ -208,17 +214,42 @@ std::vector<ExtractionRate> extraction_rates(std::span<const SuffixProbabilities
   return rates;
 }
 
+std::vector<NearRate> near_rates(const MemorizationReport& report,
+                                 const MemorizationSummary& summary) {
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::vector<NearRecord>> found;
+  for (std::int64_t variant = 0; variant < std::ssize(summary.variants); ++variant)
+    for (const RecitationRun& run : report.runs)
+      if (run.variant == summary.variants[variant].name)
+        for (const Recitation& r : run.recitations)
+          for (const NearRecord& one : r.near)
+            found[{variant, r.group, one.epsilon}].push_back(one);
+  std::vector<NearRate> rates;
+  for (const auto& [key, records] : found)
+    for (const double p : kReportedChances)
+      for (const double n : kReportedTries) {
+        NearRate rate{std::get<0>(key), std::get<1>(key), std::get<2>(key), n, p};
+        const double least = least_log10_p(n, p);
+        rate.suffixes = std::ssize(records);
+        for (const NearRecord& one : records) {
+          rate.at_least += one.log10_low >= least;
+          rate.at_most += one.log10_high >= least;
+        }
+        rates.push_back(rate);
+      }
+  return rates;
+}
+
 std::vector<MembershipResult> membership_results(const MemorizationReport& report) {
   std::vector<MembershipResult> results;
   for (const RecitationRun& run : report.runs)
-    for (std::int64_t group = 0; report.control && group < std::ssize(report.groups); ++group) {
-      if (group == *report.control) continue;
+    for (std::int64_t group = 0; group < std::ssize(report.controls); ++group) {
+      if (report.is_control(group)) continue;
       for (const auto& [name, score] : kScores) {
         std::vector<double> members, others;
         for (const Recitation& r : run.recitations) {
           if (!r.scores || std::isnan((*r.scores).*score)) continue;
           if (r.group == group) members.push_back((*r.scores).*score);
-          if (r.group == *report.control) others.push_back((*r.scores).*score);
+          if (r.group == report.controls[group]) others.push_back((*r.scores).*score);
         }
         if (members.size() < 2 || others.size() < 2) continue;
         results.push_back(

@@ -14,6 +14,12 @@
 
 namespace axonn {
 
+/// Bounds of log10 of the probability that a sample is within a distance of the suffix.
+struct NearRecord {
+  std::int64_t epsilon = 1;
+  double log10_low = 0, log10_high = 0;  ///< minus infinity: never
+};
+
 /// A model's greedy continuation of a prompt, compared with the document's own suffix.
 struct Recitation {
   std::int64_t document = 0;       ///< index among the documents of the study or the audit
@@ -28,11 +34,22 @@ struct Recitation {
   std::string before, truth, written;
   std::optional<SuffixRecord> record = {};      ///< empty in results of versions without records
   std::optional<MembershipScores> scores = {};  ///< of the document; only with the whole prompt
+  std::vector<NearRecord> near = {};            ///< likewise, for each distance that was asked for
+};
+
+/// All documents of a run, tested with the whole prompt during its training.
+struct CurvePoint {
+  std::int64_t step = 0;  ///< steps done
+  std::optional<double> validation_loss = {};
+  /// By document of the trial: as Recitation::loss, log10 of the suffix's probability by the first
+  /// policy, and SuffixRecord::greedy_exact.
+  std::vector<double> loss = {}, log10_p = {};
+  std::vector<bool> exact = {};
 };
 
 /// The recitations of one model: in a study, of one training run.
 struct RecitationRun {
-  std::string variant;     ///< the training loss, "standard" or "goldfish"; "" in an audit
+  std::string variant;     ///< how it was trained, such as "goldfish"; "" in an audit
   std::int64_t trial = 0;  ///< counted from 1
   std::uint64_t seed = 0;  ///< of the trial
   std::optional<double> validation_loss = {}, kept_fraction = {};
@@ -40,6 +57,7 @@ struct RecitationRun {
   double test_seconds = 0;
   std::vector<std::string> policies = {};  ///< of SuffixRecord::log10_p, see parse_policy()
   std::vector<Recitation> recitations = {};
+  std::vector<CurvePoint> curve = {};  ///< by step
 };
 
 inline constexpr std::int64_t kWholePrompt = 0;
@@ -53,6 +71,13 @@ struct ReportOrigin {
   std::string config = {};   ///< the text of the study's config.toml; "" in an audit
 };
 
+/// From where to where, in shares of the steps.
+struct PartOfSteps {
+  double from = 0, to = 1;
+
+  bool operator==(const PartOfSteps&) const = default;
+};
+
 /// The result of a study (a group is a bucket of documents, learned for a number of epochs) or of
 /// an audit (the groups are the tested documents and, optionally, the controls).
 struct MemorizationReport {
@@ -62,13 +87,23 @@ struct MemorizationReport {
   std::vector<std::string> groups;              ///< "control", "4 epochs", ...
   std::vector<std::int64_t> group_sizes;        ///< documents of each
   std::vector<std::int64_t> group_epochs = {};  ///< of each in training; empty in an audit
-  std::optional<std::int64_t> control = {};     ///< the group that the model has never seen
-  std::vector<std::string> document_names;      ///< of each document
+  /// Of each the part of the steps in which it is learned, 0 to 1; empty: the same for all.
+  std::vector<PartOfSteps> group_parts = {};
+  /// Of each group, the group of the same kind that the model has never seen; empty: there is none.
+  std::vector<std::int64_t> controls = {};
+  std::vector<std::string> document_names;  ///< of each document
+  /// Of each document the steps in which it came, counted from 1; empty without curves.
+  std::vector<std::vector<std::int64_t>> exposures = {};
   std::int64_t suffix_tokens = 50;
   /// Lengths of the prompts in tokens; kWholePrompt: all tokens before the suffix.
   std::vector<std::int64_t> prompt_lengths;
   std::vector<RecitationRun> runs;
+  bool by_loss = true;  ///< whether variants are losses, not ways of training
   ReportOrigin origin = {};
+
+  bool is_control(std::int64_t group) const {
+    return !controls.empty() && controls.at(group) == group;
+  }
 };
 
 /// Mean and range of a figure over the trials.
@@ -147,6 +182,17 @@ struct ExtractionRate {
 /// The rates of each of them for kReportedChances and kReportedTries, in this order.
 std::vector<ExtractionRate> extraction_rates(std::span<const SuffixProbabilities> suffixes);
 
+/// The share of suffixes of which a text within the distance is (n, p)-extractable, for the whole
+/// prompt and the first policy. The truth lies between the two counts.
+struct NearRate {
+  std::int64_t variant = 0, group = 0, epsilon = 1;
+  double n = 1, p = 0.5;
+  std::int64_t suffixes = 0, at_least = 0, at_most = 0;
+};
+/// Of each variant, group, distance, and kReportedChances and kReportedTries, in this order.
+std::vector<NearRate> near_rates(const MemorizationReport& report,
+                                 const MemorizationSummary& summary);
+
 /// Suffixes that are likelier than those of matched controls: a recitation counts if its
 /// conformal_p_value() among the controls of its run, prompt and policy is at most alpha. If
 /// documents and controls are alike but for the training, at most a share of alpha of documents
@@ -192,6 +238,9 @@ std::vector<MembershipResult> membership_results(const MemorizationReport& repor
 
 /// Summarizes a report. Throws if a recitation's group or prompt is not in the report.
 MemorizationSummary summarize(const MemorizationReport& report);
+
+/// The middle value, or the mean of the two in the middle; there must be one.
+double median_of(std::vector<double> values);
 
 /// Wilson's 95 % score interval of the share exact / count, in percent. Source: Wilson, "Probable
 /// Inference, the Law of Succession, and Statistical Inference", J. Am. Stat. Assoc., 1927. Throws

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/use/memorize/curve.h"
 #include "axonn/use/memorize/report_text.h"
 
 namespace axonn {
@@ -54,6 +55,13 @@ void visit_scores(S& scores, const F& f) {
   for (const auto& [name, member] : kScores) f(concat("score_", name).c_str(), scores.*member);
 }
 
+template <typename N, typename F>
+void visit_near(N& near, const F& f) {
+  f("epsilon", near.epsilon);
+  f("log10_low", near.log10_low);
+  f("log10_high", near.log10_high);
+}
+
 /// Visits the fields of a run but its policies and recitations.
 template <typename R, typename F>
 void visit_run(R& run, const F& f) {
@@ -87,10 +95,22 @@ Json json_of(const Recitation& r) {
     visit_record(*r.record, set);
   }
   if (r.scores) visit_scores(*r.scores, set);
+  for (const NearRecord& one : r.near) {
+    Json& near = json["near"].emplace_back();
+    visit_near(one, [&](const char* key, const auto& value) { near[key] = value; });
+  }
   return json;
 }
 
-/// The run without its recitations.
+Json json_of(const CurvePoint& point) {
+  return {{"step", point.step},
+          {"validation_loss", known(point.validation_loss)},
+          {"loss", point.loss},
+          {"log10_p", point.log10_p},
+          {"exact", point.exact}};
+}
+
+/// The run without its recitations and its curve.
 Json facts_of(const RecitationRun& run) {
   Json json;
   visit_run(run, [&](const char* key, const auto& value) { json[key] = known(value); });
@@ -102,6 +122,7 @@ Json json_of(const RecitationRun& run) {
   Json json = facts_of(run), recitations = Json::array();
   for (const Recitation& r : run.recitations) recitations.push_back(json_of(r));
   json["recitations"] = std::move(recitations);
+  for (const CurvePoint& point : run.curve) json["curve"].push_back(json_of(point));
   return json;
 }
 
@@ -198,10 +219,53 @@ Json json_of(const MembershipResult& result, const MemorizationReport& report) {
           {"at_false_positive_rates", json_of(separation.true_positives)}};
 }
 
+Json json_of(const NearRate& rate, const MemorizationReport& report,
+             const MemorizationSummary& summary) {
+  return {{"variant", summary.variants[rate.variant].name},
+          {"group", report.groups[rate.group]},
+          {"epsilon", rate.epsilon},
+          {"n", rate.n},
+          {"p", rate.p},
+          {"suffixes", rate.suffixes},
+          {"extractable_at_least", rate.at_least},
+          {"extractable_at_most", rate.at_most}};
+}
+
+Json json_of(const CurveCell& cell, const MemorizationReport& report) {
+  return {{"variant", cell.variant},
+          {"trial", cell.trial},
+          {"group", report.groups[cell.group]},
+          {"step", cell.step},
+          {"documents", cell.documents},
+          {"loss", cell.loss},
+          {"median_log10_p", cell.median_log10_p},
+          {"exact_percent", cell.exact_percent},
+          {"validation_loss", known(cell.validation_loss)}};
+}
+
+Json json_of(const DocumentCurve& curve, const MemorizationReport& report) {
+  const auto step = [](const std::optional<std::int64_t>& value) {
+    return value ? Json(*value) : Json(nullptr);
+  };
+  return {{"variant", curve.variant},
+          {"trial", curve.trial},
+          {"group", report.groups[curve.group]},
+          {"document", curve.document},
+          {"exposures", curve.exposures},
+          {"last_exposure", curve.last_exposure},
+          {"first_learned", step(curve.first_learned)},
+          {"forgotten", curve.forgotten},
+          {"half_life", step(curve.half_life)}};
+}
+
 Json json_of_group(const MemorizationReport& report, std::size_t group) {
   Json json = {{"name", report.groups[group]}, {"documents", report.group_sizes[group]}};
   if (!report.group_epochs.empty()) json["epochs"] = report.group_epochs.at(group);
-  json["control"] = report.control == static_cast<std::int64_t>(group);
+  if (!report.group_parts.empty()) {
+    json["from"] = report.group_parts.at(group).from;
+    json["to"] = report.group_parts.at(group).to;
+  }
+  json["control"] = report.is_control(static_cast<std::int64_t>(group));
   return json;
 }
 
@@ -227,6 +291,10 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
     matched.push_back(json_of(rate, report, summary));
   for (const MembershipResult& result : membership_results(report))
     membership.push_back(json_of(result, report));
+  Json curves = Json::array(), near = Json::array();
+  for (const NearRate& rate : near_rates(report, summary))
+    near.push_back(json_of(rate, report, summary));
+  for (const CurveCell& cell : curve_cells(report)) curves.push_back(json_of(cell, report));
   return {{"title", report.title},
           {"model", report.model},
           {"notes", report.notes},
@@ -235,9 +303,12 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
           {"suffix_tokens", report.suffix_tokens},
           {"prompt_lengths", report.prompt_lengths},
           {"variants", std::move(variants)},
+          {"by_loss", report.by_loss},
           {"extraction", std::move(rates)},
+          {"near", std::move(near)},
           {"matched", std::move(matched)},
           {"membership", std::move(membership)},
+          {"curves", std::move(curves)},
           {"origin", json_of(report.origin)}};
 }
 
@@ -304,6 +375,36 @@ class Node {
       if (std::isnan(one)) one = -std::numeric_limits<double>::infinity();
     }
   }
+  void read(std::vector<NearRecord>& all) const {
+    want(value_->is_array(), "a list");
+    for (const Json& each : *value_) {
+      const Node node(each, file_, concat(path_, '[', all.size(), ']'));
+      NearRecord& one = all.emplace_back();
+      visit_near(one, [&](const char* key, auto& value) { node[key].read(value); });
+      for (double* log10_p : {&one.log10_low, &one.log10_high})  // that of 0 is null
+        if (std::isnan(*log10_p)) *log10_p = -std::numeric_limits<double>::infinity();
+    }
+  }
+  void read(std::vector<bool>& flags) const {
+    want(value_->is_array(), "a list");
+    for (const Json& each : *value_) {
+      bool flag = false;
+      Node(each, file_, path_).read(flag);
+      flags.push_back(flag);
+    }
+  }
+  void read(CurvePoint& point) const {
+    (*this)["step"].read(point.step);
+    (*this)["validation_loss"].read(point.validation_loss);
+    (*this)["loss"].read(point.loss);
+    (*this)["log10_p"].read(point.log10_p);
+    (*this)["exact"].read(point.exact);
+  }
+  void read(std::vector<CurvePoint>& curve) const {
+    want(value_->is_array(), "a list");
+    for (const Json& each : *value_)
+      Node(each, file_, concat(path_, '[', curve.size(), ']')).read(curve.emplace_back());
+  }
   void read(std::vector<Recitation>& recitations) const {
     want(value_->is_array(), "a list");
     for (const Json& each : *value_) {
@@ -316,6 +417,7 @@ class Node {
         visit_record(*one.record, read);
       }
       if (node.has("score_loss")) visit_scores(one.scores.emplace(), read);
+      if (node.has("near")) node["near"].read(one.near);
     }
   }
 
@@ -328,6 +430,15 @@ class Node {
   const Json* value_;
   std::string file_, path_;
 };
+
+/// Throws UsageError, beginning with `where`, for a text that is no JSON.
+Json parsed(const std::string& text, const std::string& where) {
+  try {
+    return Json::parse(text);
+  } catch (const Json::exception& error) {
+    refuse(where, ": damaged: ", error.what());
+  }
+}
 
 /// The JSON of html_page(), on one line.
 std::string page_json(const MemorizationReport& report) {
@@ -359,6 +470,8 @@ std::string page_json(const MemorizationReport& report) {
 
 }  // namespace
 
+std::string to_json(const CurvePoint& point) { return dumped(json_of(point), -1); }
+
 std::string to_json(const RecitationRun& run) { return dumped(json_of(run)); }
 
 std::string to_json(const MemorizationReport& report) {
@@ -369,22 +482,26 @@ std::string to_json(const MemorizationReport& report) {
   for (const RecitationRun& run : report.runs) runs.push_back(json_of(run));
   json["summary"] = std::move(cells);
   json["document_names"] = report.document_names;
+  for (const DocumentCurve& curve : document_curves(report))
+    json["documents"].push_back(json_of(curve, report));
   json["runs"] = std::move(runs);
   return dumped(json);
 }
 
+CurvePoint parse_point(const std::string& text, const std::string& where) {
+  CurvePoint point;
+  Node(parsed(text, where), where).read(point);
+  return point;
+}
+
 RecitationRun parse_run(const std::string& text, const std::string& where) {
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    refuse(where, ": damaged: ", error.what());
-  }
+  const Json json = parsed(text, where);
   const Node node(json, where);
   RecitationRun run;
   visit_run(run, [&](const char* key, auto& value) { node[key].read(value); });
   if (node.has("policies")) node["policies"].read(run.policies);
   node["recitations"].read(run.recitations);
+  if (node.has("curve")) node["curve"].read(run.curve);
   for (const Recitation& r : run.recitations)
     if (r.record && r.record->log10_p.size() != run.policies.size())
       refuse(where, ": a recitation has ", r.record->log10_p.size(), " log10_p, but there are ",

@@ -12,6 +12,12 @@ namespace axonn {
 std::string to_json(const MemorizationReport& report);
 std::string to_json(const RecitationRun& run);
 
+/// On one line.
+std::string to_json(const CurvePoint& point);
+
+/// Reads a point that to_json() wrote. Throws as parse_run().
+CurvePoint parse_point(const std::string& text, const std::string& where);
+
 /// Reads a run that to_json() wrote; does not check its groups and documents against a report.
 /// Throws UsageError if the text is damaged; the message begins with `where` (the file) and names
 /// the value.

@@ -1,7 +1,9 @@
 #include "axonn/use/memorize/report_text.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -15,6 +17,7 @@ namespace {
 
 constexpr int kColumns = 100, kGap = 2;
 constexpr int kMostVariant = 10, kMostGroup = 18;  // most columns of a name
+constexpr int kMostTraining = 18;                  // likewise, in tables without groups
 constexpr int kPromptsAcross = 6;  // prompt lengths per table; more tables follow below
 constexpr std::size_t kMostListed = 10;
 
@@ -124,11 +127,11 @@ std::string none_recited(const MemorizationReport& report, const MemorizationSum
   std::int64_t documents = 0, longest = 0;
   const bool others = groups.size() > 1;  // than the control
   for (const auto& cells : groups)
-    if (!others || report.control != cells.front().group)
+    if (!others || !report.is_control(cells.front().group))
       documents += std::ranges::max(cells, {}, &RecitationCell::documents).documents;
   for (const RecitationRun& run : report.runs)
     for (const Recitation& r : run.recitations)
-      if (!others || report.control != r.group) longest = std::max(longest, r.longest_run);
+      if (!others || !report.is_control(r.group)) longest = std::max(longest, r.longest_run);
   return begun(given(report, summary) +
                fmt::format("the model writes {} for none of {} documents; the longest run of "
                            "tokens that it reproduces is {} of {}.",
@@ -157,8 +160,8 @@ std::string table(const std::vector<Row>& rows, std::size_t names) {
   return text;
 }
 
-std::string variant_name(const std::string& name) {
-  return shortened(printable(name), kMostVariant);
+std::string variant_name(const std::string& name, int most = kMostVariant) {
+  return shortened(printable(name), most);
 }
 std::string group_name(const std::string& name) { return shortened(printable(name), kMostGroup); }
 
@@ -227,8 +230,8 @@ std::string prompt_tables(const MemorizationReport& report, const MemorizationSu
 
 /// The figures of the runs by variant, without empty columns.
 std::string runs_table(const MemorizationReport& report, const MemorizationSummary& summary) {
-  std::vector<Row> rows = {
-      {"loss", "trials", "validation loss", "tokens kept %", "training after warm-up", "testing"}};
+  std::vector<Row> rows = {{report.by_loss ? "loss" : "training", "trials", "validation loss",
+                            "tokens kept %", "training after warm-up", "testing"}};
   for (const VariantSummary& variant : summary.variants) {
     const auto spread = [&](const std::optional<TrialSpread>& value, int digits) {
       return value ? spread_text(*value, digits) : "";
@@ -236,7 +239,7 @@ std::string runs_table(const MemorizationReport& report, const MemorizationSumma
     const auto duration = [](double seconds) {
       return seconds > 0 ? format_duration(seconds) : "";
     };
-    rows.push_back({variant_name(variant.name), format_count(variant.trials),
+    rows.push_back({variant_name(variant.name, kMostTraining), format_count(variant.trials),
                     spread(variant.validation_loss, 3), spread(variant.kept_percent, 1),
                     duration(variant.train_seconds), duration(variant.test_seconds)});
   }
@@ -332,6 +335,71 @@ std::string membership_table(const MemorizationReport& report) {
       more ? "; trial 1 of several" : "", table(rows, names_of(report, "", "").size() + 1));
 }
 
+/// "80-100 %": the part of the steps in which a group is learned.
+std::string part_text(const PartOfSteps& part) {
+  return fmt::format("{:.0f}-{:.0f} %", 100 * part.from, 100 * part.to);
+}
+
+/// A figure of each group by variant and part of the steps, with a column for each number of times.
+/// of: the text of a figure by the numbers of variant and group.
+std::string dose_table(const MemorizationReport& report, const MemorizationSummary& summary,
+                       const std::function<std::string(std::int64_t, std::int64_t)>& of) {
+  std::set<std::int64_t> doses;
+  std::vector<std::string> parts;
+  const auto learned = [&](std::int64_t group) { return !report.is_control(group); };
+  for (std::int64_t group = 0; group < std::ssize(report.groups); ++group) {
+    if (!learned(group)) continue;
+    doses.insert(report.group_epochs.at(group));
+    const std::string part = part_text(report.group_parts.at(group));
+    if (std::ranges::count(parts, part) == 0) parts.push_back(part);
+  }
+  std::vector<Row> rows{{"training", "steps"}};
+  for (const std::int64_t dose : doses) rows[0].push_back(format_count(dose));
+  for (std::int64_t variant = 0; variant < std::ssize(summary.variants); ++variant)
+    for (const std::string& part : parts) {
+      Row& row =
+          rows.emplace_back(Row{variant_name(summary.variants[variant].name, kMostTraining), part});
+      for (const std::int64_t dose : doses) {
+        std::string text;
+        for (std::int64_t group = 0; group < std::ssize(report.groups); ++group)
+          if (learned(group) && report.group_epochs[group] == dose &&
+              part_text(report.group_parts[group]) == part)
+            text += (text.empty() ? "" : " / ") + of(variant, group);
+        row.push_back(text.empty() ? "-" : text);
+      }
+    }
+  return table(rows, 2);
+}
+
+/// Exact matches, and what samples contain, by part of the steps and number of times.
+std::string dose_tables(const MemorizationReport& report, const MemorizationSummary& summary) {
+  const std::int64_t prompt = summary.longest_prompt();
+  std::string text = "\nexact match %, by how many times a document came\n" +
+                     dose_table(report, summary, [&](std::int64_t variant, std::int64_t group) {
+                       return percent_text(summary.at(variant, group, prompt));
+                     });
+  const auto suffixes = suffix_probabilities(report, summary);
+  if (suffixes.empty()) return text;
+  const std::string& policy = suffixes.front().policy;
+  const auto of = [&](std::int64_t variant, std::int64_t group) -> const SuffixProbabilities& {
+    return *std::ranges::find_if(suffixes, [&](const SuffixProbabilities& one) {
+      return one.variant == variant && one.group == group && one.prompt == prompt &&
+             one.policy == policy;
+    });
+  };
+  const double least = least_log10_p(static_cast<double>(kMatchedBudget), 0.5);
+  text += fmt::format("\nin 1,000 samples with probability 0.5 ({}), %\n", printable(policy));
+  text += dose_table(report, summary, [&](std::int64_t variant, std::int64_t group) {
+    const std::vector<double>& all = of(variant, group).log10_p;
+    const auto found = std::ranges::count_if(all, [&](double one) { return one >= least; });
+    return fmt::format("{:.1f}", 100 * static_cast<double>(found) / std::ssize(all));
+  });
+  text += fmt::format("\nmedian of log10 of the probability ({})\n", printable(policy));
+  return text + dose_table(report, summary, [&](std::int64_t variant, std::int64_t group) {
+           return fmt::format("{:.1f}", median_of(of(variant, group).log10_p));
+         });
+}
+
 std::string listed(const MemorizationReport& report) {
   std::string text = "\nmost recited documents\n";
   const std::vector<RankedRecitation> ranked = most_recited(report, "");
@@ -373,13 +441,15 @@ std::string headline(const MemorizationReport& report, const MemorizationSummary
     return '"' + report.groups[cells.front().group] + '"';
   };
   const auto name = [&](const RecitationCell& cell) { return summary.variants[cell.variant].name; };
+  const auto phrase = [&](const std::string& variant) {
+    return report.by_loss ? fmt::format("the {} loss", variant) : '"' + variant + '"';
+  };
   std::string text = given(report, summary);
-  if (!name(most[0]).empty())
-    text += fmt::format("after training with the {} loss ", name(most[0]));
+  if (!name(most[0]).empty()) text += fmt::format("after training with {} ", phrase(name(most[0])));
   text += fmt::format("the model writes {} for {} of the documents in {}", next_tokens(report),
                       share(most[0]), group(most));
   for (std::size_t i = 1; i < most.size(); ++i)
-    text += fmt::format("; with the {} loss for {}", name(most[i]), share(most[i]));
+    text += fmt::format("; with {} for {}", phrase(name(most[i])), share(most[i]));
   if (least[0].group != most[0].group) {
     text += fmt::format("; in {}, for ", group(least));
     for (std::size_t i = 0; i < least.size(); ++i)
@@ -399,6 +469,9 @@ std::string to_text(const MemorizationReport& report) {
   text += '\n';
   if (summary.cells.empty()) return text + "Nothing was recited.\n";
   text += wrapped(headline(report, summary), 0) + '\n';
+  if (!report.group_parts.empty())
+    return text + dose_tables(report, summary) + runs_table(report, summary) +
+           "\nall other figures are in the report's page and in its JSON\n";
   text += main_table(report, summary) + runs_table(report, summary);
   if (summary.prompts.size() > 1) text += prompt_tables(report, summary);
   text += extraction_tables(report, summary) + matched_table(report, summary) +

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <numeric>
+#include <iterator>
 #include <optional>
 #include <ostream>
 #include <utility>
@@ -23,19 +23,20 @@
 #include "axonn/run/config/inputs.h"
 #include "axonn/run/records/run_folder.h"
 #include "axonn/run/records/run_steps.h"
-#include "axonn/use/memorize/documents.h"
+#include "axonn/use/memorize/arms.h"
+#include "axonn/use/memorize/average.h"
+#include "axonn/use/memorize/curve.h"
+#include "axonn/use/memorize/near_recite.h"
 #include "axonn/use/memorize/origin.h"
 #include "axonn/use/memorize/recite.h"
 #include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/study_plan.h"
 
 namespace axonn {
 
 namespace {
 
-using SharedDocuments = std::shared_ptr<const std::vector<StudyDocument>>;
-
 constexpr const char* kGoldfish = MemorizeConfig::kGoldfishLoss;
-constexpr std::int64_t kControl = 0;       // its group
 constexpr const char* kWarmup = "warmup";  // stands for the variant in the shared folder's name
 
 /// The settings that may not change when a study is resumed, as JSON: all but the grid, the
@@ -53,19 +54,6 @@ std::string identity_of(Config config) {
   return json.dump(2) + "\n";
 }
 
-/// The learning rate after the warm-up.
-std::string rate_text(const Config& config) {
-  const ScheduleConfig& schedule = config.lr_scheduler;
-  const double most = config.optimizer.lr;
-  if (schedule.kind == ScheduleKind::constant)
-    return fmt::format("with a learning rate of {}", most);
-  const std::string falls = fmt::format("falls from {} to {}", most, schedule.min_lr);
-  if (schedule.kind == ScheduleKind::wsd)
-    return fmt::format("with a learning rate that {} in the last {} steps", falls,
-                       schedule.decay_steps);
-  return "while the learning rate " + falls;
-}
-
 /// A note on the tokens that the goldfish loss leaves out, and those that it always keeps.
 std::string goldfish_note(const GoldfishConfig& fish) {
   const bool of_sequences = fish.mask == GoldfishMask::apertus;
@@ -78,7 +66,7 @@ std::string goldfish_note(const GoldfishConfig& fish) {
 }
 
 /// Adds the training time and the share of kept targets from the run's metrics.jsonl.
-void add_training(const std::string& folder, RecitationRun& run) {
+void add_training(const std::string& folder, bool is_goldfish, RecitationRun& run) {
   double kept = 0;
   const std::int64_t steps = read_run_steps(folder, [&](const RunStep& step) {
     const double ms = step.value_of("step_ms"), share = step.value_of("goldfish_kept"),
@@ -87,41 +75,7 @@ void add_training(const std::string& folder, RecitationRun& run) {
     if (std::isfinite(share)) kept += share;
     if (std::isfinite(loss)) run.validation_loss = loss;
   });
-  if (run.variant == kGoldfish) run.kept_fraction = kept / static_cast<double>(steps);
-}
-
-/// Epochs by group of documents: 0 of the control, then memorize.epochs.
-std::vector<std::int64_t> epochs_of_groups(const MemorizeConfig& memorize) {
-  std::vector<std::int64_t> epochs = memorize.epochs;
-  epochs.insert(epochs.begin(), 0);
-  return epochs;
-}
-
-/// Epochs by document, group after group.
-std::vector<std::int64_t> epochs_of_documents(const MemorizeConfig& memorize) {
-  std::vector<std::int64_t> epochs;
-  for (const std::int64_t each : epochs_of_groups(memorize))
-    epochs.insert(epochs.end(), memorize.bucket_size, each);
-  return epochs;
-}
-
-DocumentLimits limits_of(const Config& config, const MemorizeConfig& memorize) {
-  return {.least = memorize.suffix_tokens + 1,
-          .most = config.training.seq_len + 1};  // the last is a target
-}
-
-/// `config`: of the trial.
-InjectionPlan injection_plan(const Config& config) {
-  return {.steps = config.training.steps,
-          .warmup_steps = warmup_steps(config),
-          .batch = config.training.global_batch,
-          .seed = static_cast<std::uint64_t>(config.training.seed)};
-}
-
-/// Steps of a trial: the warm-up that its losses share, and the rest with each of them.
-std::int64_t steps_of_trial(const Config& config, const MemorizeConfig& memorize) {
-  const std::int64_t warmup = warmup_steps(config);
-  return warmup + (config.training.steps - warmup) * std::ssize(memorize.losses);
+  if (is_goldfish) run.kept_fraction = kept / static_cast<double>(steps);
 }
 
 /// One rank of a study.
@@ -135,7 +89,9 @@ class Study {
         options_(options),
         origin_(std::move(origin)),
         tokenizer_(make_tokenizer(config.data.tokenizer)),
-        epochs_(epochs_of_groups(memorize)),
+        arms_(arms_of(config, memorize)),
+        controls_(controls_of(arms_)),
+        variants_(variants_of(memorize)),
         prompt_lengths_(memorize.prompt_lengths) {
     prompt_lengths_.insert(prompt_lengths_.begin(), kWholePrompt);
     // The same in all trainings, of which the warm-up has fewer steps.
@@ -153,9 +109,9 @@ class Study {
     world_.barrier("study");
     MemorizationReport report;
     for (std::int64_t trial = 1; trial <= memorize_.trials; ++trial) {
-      const SharedDocuments documents = documents_of(trial);
-      for (const std::string& variant : memorize_.losses) {
-        if (!run_one(trial, variant, documents)) return std::nullopt;
+      const TrialPlan plan = plan_of(trial);
+      for (const StudyVariant& variant : variants_) {
+        if (!run_one(trial, variant, plan)) return std::nullopt;
         report = make_report();  // of the runs so far
         if (!first()) continue;
         write_file_atomically(config_.output.dir + "/report.json", to_json(report));
@@ -176,7 +132,11 @@ class Study {
     world_.broadcast({&flag, 1, DType::f64}, 0, "study").wait();
     return flag > 0;
   }
-  std::int64_t documents_of_trial() const { return std::ssize(epochs_) * memorize_.bucket_size; }
+  std::int64_t documents_of_trial() const {
+    std::int64_t documents = 0;
+    for (const BucketConfig& arm : arms_) documents += arm.size;
+    return documents;
+  }
 
   void claim_folder() {
     for (const char* name : {"study.json", "config.toml", "report.json", "report.html"})
@@ -185,7 +145,7 @@ class Study {
     if (!lock_->warning().empty()) say("warning: " + lock_->warning());
     const std::string path = config_.output.dir + "/study.json", mine = identity_of(config_);
     // A start that failed before its first training has left nothing to keep.
-    const bool begun = std::filesystem::exists(config_of(1, kWarmup).output.dir) ||
+    const bool begun = std::filesystem::exists(config_of(1, {}).output.dir) ||
                        std::filesystem::exists(config_.output.dir + "/report.json");
     if (begun && std::filesystem::exists(path) && read_text(path) != mine)
       refuse(config_.output.dir, " holds another study (see ", path,
@@ -198,14 +158,19 @@ class Study {
                origin_.config));
   }
 
-  std::string progress(std::int64_t trial, const std::string& variant);
+  std::string progress(std::int64_t trial, const std::optional<StudyVariant>& variant);
 
-  SharedDocuments documents_of(std::int64_t trial);
-  Config config_of(std::int64_t trial, const std::string& variant) const;
-  bool run_one(std::int64_t trial, const std::string& variant, const SharedDocuments& documents);
+  TrialPlan plan_of(std::int64_t trial);
+  Config config_of(std::int64_t trial, const std::optional<StudyVariant>& variant) const;
+  bool run_one(std::int64_t trial, const StudyVariant& variant, const TrialPlan& plan);
   bool warm_up(std::int64_t trial);
   TrainEnd train_one(const Config& config, TrainOptions options);
-  void ask(Training& training, const std::vector<StudyDocument>& documents, RecitationRun& run);
+  TrainOptions options_of(const TrialPlan& plan, const Config& config);
+  ReciteOptions recite_options() const;
+  void ask(Training& training, const TrialDocuments& documents, RecitationRun& run);
+  void ask_average(Training& training, const TrialDocuments& documents, RecitationRun& run);
+  void measure(Training& training, const TrialDocuments& documents, std::int64_t step);
+  std::vector<std::string> averaged_checkpoints(const Config& config) const;
   RecitationRun finished_run(const std::string& file) const;
   MemorizationReport make_report() const;
 
@@ -216,27 +181,30 @@ class Study {
   const TrainOptions& options_;
   ReportOrigin origin_;
   std::shared_ptr<const Tokenizer> tokenizer_;
-  std::vector<std::int64_t> epochs_;          // by group: 0 of the control, then memorize.epochs
+  std::vector<BucketConfig> arms_;      // by group
+  std::vector<std::int64_t> controls_;  // likewise
+  std::vector<StudyVariant> variants_;
   std::vector<std::int64_t> prompt_lengths_;  // the whole prompt, then memorize.prompt_lengths
   std::vector<RecitationRun> runs_;           // filled on rank 0 only
   std::vector<std::string> names_;            // of the documents of all trials
-  std::int64_t warmed_up_ = 0;                // the last trial whose warm-up was done here
-  bool described_ = false;                    // the terminal shows model, grid and data once
-  std::optional<std::int64_t> first_done_;    // steps of the study before this process
+  std::vector<std::vector<std::int64_t>> exposures_;  // likewise
+  std::int64_t warmed_up_ = 0;                        // the last trial whose warm-up was done here
+  bool described_ = false;                  // the terminal shows model, grid and data once
+  std::optional<std::int64_t> first_done_;  // steps of the study before this process
   double began_ = now_seconds();
 };
 
 /// How far the study is when this part of it begins: "1,000 of 3,000 steps of the study are done
-/// (33 %), about 3m 12s left".
-std::string Study::progress(std::int64_t trial, const std::string& variant) {
-  const auto& losses = memorize_.losses;
+/// (33 %), about 3m 12s left". variant: none in the warm-up.
+std::string Study::progress(std::int64_t trial, const std::optional<StudyVariant>& variant) {
   const std::int64_t warmup = config_.lr_scheduler.warmup_steps,
                      each = config_.training.steps - warmup,
                      of_trial = steps_of_trial(config_, memorize_),
                      all = memorize_.trials * of_trial;
   std::int64_t done = (trial - 1) * of_trial;
-  if (variant != kWarmup)
-    done += warmup + each * (std::ranges::find(losses, variant) - losses.begin());
+  if (variant)
+    done += warmup + each * (std::ranges::find(variants_, variant->name, &StudyVariant::name) -
+                             variants_.begin());
   if (!first_done_) first_done_ = done;
   std::string text = fmt::format("{} of {} steps of the study are done ({} %)", format_count(done),
                                  format_count(all), 100 * done / all);
@@ -247,28 +215,32 @@ std::string Study::progress(std::int64_t trial, const std::string& variant) {
   return text;
 }
 
-Config Study::config_of(std::int64_t trial, const std::string& variant) const {
+/// variant: none for the warm-up.
+Config Study::config_of(std::int64_t trial, const std::optional<StudyVariant>& variant) const {
   Config run = config_;
   run.training.seed += trial - 1;
-  run.output.dir = fmt::format("{}/trial-{}-{}", config_.output.dir, trial, variant);
+  run.output.dir =
+      fmt::format("{}/trial-{}-{}", config_.output.dir, trial, variant ? variant->folder : kWarmup);
   run.checkpoint.resume = "auto";
   run.output.overwrite = true;  // parts of a run that has no checkpoint yet
-  if (variant != kGoldfish) run.training.goldfish.k = 0;
-  if (variant == kWarmup) run.training.steps = config_.lr_scheduler.warmup_steps;
+  if (!variant || variant->loss != kGoldfish) run.training.goldfish.k = 0;
+  if (!variant) run.training.steps = config_.lr_scheduler.warmup_steps;
+  if (variant && !variant->schedule.empty()) run.lr_scheduler.kind = schedule_of(variant->schedule);
+  if (variant && memorize_.average_last > 0) {
+    run.checkpoint.every = memorize_.average_every;
+    run.checkpoint.keep = memorize_.average_last;
+  }
   return run;
 }
 
-SharedDocuments Study::documents_of(std::int64_t trial) {
-  const auto seed = static_cast<std::uint64_t>(config_.training.seed + trial - 1);
-  const DocumentLimits limits = limits_of(config_, memorize_);
+TrialPlan Study::plan_of(std::int64_t trial) {
+  const Config config = config_of(trial, variants_.front());
   FoundDocuments found;
-  if (memorize_.documents.empty()) {
-    found = generated_documents(documents_of_trial(), seed, *tokenizer_, limits);
-  } else {
+  if (!memorize_.documents.empty()) {
     // Rank 0 encodes the documents into the cache first; the other ranks read the cache.
     if (!first()) world_.barrier("documents");
     ProgressLine line(first() ? options_.progress : ProgressTarget{}, kTokenizing);
-    found = read_documents(memorize_.documents, tokenizer_, limits,
+    found = read_documents(memorize_.documents, tokenizer_, limits_of(config, memorize_),
                            {.folder = config_.output.dir + "/cache", .makes = first()},
                            [&](const TokenizeProgress& made) {
                              world_.note_progress();
@@ -276,25 +248,73 @@ SharedDocuments Study::documents_of(std::int64_t trial) {
                            });
     if (first()) world_.barrier("documents");
   }
-  auto drawn = draw_documents(std::move(found), documents_of_trial(), seed);
-  for (const StudyDocument& document : drawn) names_.push_back(document.name);
-  return std::make_shared<const std::vector<StudyDocument>>(std::move(drawn));
+  TrialPlan plan = plan_of_trial(config, memorize_, *tokenizer_, std::move(found));
+  for (std::int64_t d = 0; d < plan.documents.tested; ++d)
+    names_.push_back((*plan.documents.all)[d].name);
+  if (memorize_.curve_every > 0)
+    std::ranges::move(exposures_of(plan, config.training.global_batch),
+                      std::back_inserter(exposures_));
+  return plan;
 }
 
-void Study::ask(Training& training, const std::vector<StudyDocument>& documents,
-                RecitationRun& run) {
-  const ReciteOptions options{.suffix_tokens = memorize_.suffix_tokens,
-                              .prompt_lengths = prompt_lengths_,
-                              .batch = memorize_.batch,
-                              .hold_weights = memorize_.hold_weights,
-                              .policies = memorize_.policies};
+ReciteOptions Study::recite_options() const {
+  return {.suffix_tokens = memorize_.suffix_tokens,
+          .prompt_lengths = prompt_lengths_,
+          .batch = memorize_.batch,
+          .hold_weights = memorize_.hold_weights,
+          .policies = memorize_.policies,
+          .near = {.epsilon = memorize_.near_epsilon,
+                   .beams = memorize_.near_beams,
+                   .distance = memorize_.near_distance}};
+}
+
+void Study::ask(Training& training, const TrialDocuments& documents, RecitationRun& run) {
   origin_.machine = describe_machine(world_, &training.model.backend().device());
   const double start = now_seconds();
-  run.recitations = recite(training.model, *tokenizer_, documents, options);
+  const auto tested = std::span(*documents.all).first(documents.tested);
+  run.recitations = recite(training.model, *tokenizer_, tested, recite_options());
+  if (!memorize_.near_epsilon.empty())
+    add_near(training.model, *tokenizer_, tested, recite_options(), run.recitations);
   run.test_seconds = now_seconds() - start;
-  for (Recitation& one : run.recitations) one.group = one.document / memorize_.bucket_size;
-  set_blind_scores(documents, kControl, run.recitations);
+  for (Recitation& one : run.recitations) one.group = documents.group[one.document];
+  set_blind_scores(tested, controls_, run.recitations);
   for (Recitation& one : run.recitations) one.document += (run.trial - 1) * documents_of_trial();
+}
+
+/// Tests the mean of the weights of the last checkpoints, which the model then has.
+void Study::ask_average(Training& training, const TrialDocuments& documents, RecitationRun& run) {
+  const std::vector<std::string> checkpoints = averaged_checkpoints(training.model.config());
+  load_average(training.model, checkpoints);
+  if (training.validation) run.validation_loss = training.validate();
+  ask(training, documents, run);
+}
+
+/// The checkpoints of a run whose mean is tested, the last of which is at its end.
+std::vector<std::string> Study::averaged_checkpoints(const Config& config) const {
+  std::vector<std::string> paths;
+  for (std::int64_t i = memorize_.average_last - 1; i >= 0; --i)
+    paths.push_back(fmt::format("{}/checkpoints/step-{}", config.output.dir,
+                                config.training.steps - i * memorize_.average_every));
+  return paths;
+}
+
+/// Measures all documents and appends a line to the run's curve.
+void Study::measure(Training& training, const TrialDocuments& documents, std::int64_t step) {
+  ReciteOptions options = recite_options();
+  options.prompt_lengths = {kWholePrompt};
+  options.writes = false;
+  CurvePoint point{.step = step};
+  if (training.validation) point.validation_loss = training.validate();
+  const Context ctx = training.model.context();
+  training.optimizer.exchange_evaluated(ctx);
+  const auto tested = std::span(*documents.all).first(documents.tested);
+  for (const Recitation& one : recite(training.model, *tokenizer_, tested, options)) {
+    point.loss.push_back(one.loss);
+    point.log10_p.push_back(one.record->log10_p.front());
+    point.exact.push_back(one.exact);
+  }
+  training.optimizer.exchange_evaluated(ctx);
+  if (first()) append_point(training.model.config().output.dir, point);
 }
 
 TrainEnd Study::train_one(const Config& config, TrainOptions options) {
@@ -303,13 +323,12 @@ TrainEnd Study::train_one(const Config& config, TrainOptions options) {
   return train(still_prepared(config), world_, options);
 }
 
-/// The steps that all losses of a trial share. Returns false if it was asked to stop.
+/// The steps that all variants of a trial share. Returns false if it was asked to stop.
 bool Study::warm_up(std::int64_t trial) {
   if (warmed_up_ == trial) return true;
-  const Config shared = config_of(trial, kWarmup);
+  const Config shared = config_of(trial, {});
   say(fmt::format("trial {} of {}, warm-up, steps 1 to {}: {}\n{}", trial, memorize_.trials,
-                  format_count(shared.training.steps), shared.output.dir,
-                  progress(trial, kWarmup)));
+                  format_count(shared.training.steps), shared.output.dir, progress(trial, {})));
   if (train_one(shared, options_) == TrainEnd::stopped) return false;
   warmed_up_ = trial;
   return true;
@@ -325,14 +344,37 @@ RecitationRun Study::finished_run(const std::string& file) const {
   return run;
 }
 
-/// Trains and tests one model, unless its result exists. Returns false if it was asked to stop.
-bool Study::run_one(std::int64_t trial, const std::string& variant,
-                    const SharedDocuments& documents) {
+/// How a variant of a trial is trained: with its documents among the data, measured on the way.
+TrainOptions Study::options_of(const TrialPlan& plan, const Config& config) {
+  TrainOptions options = options_;
+  options.make_sequences = [&plan](const Config& made, const Corpus& corpus) {
+    auto others =
+        training_sequences(corpus, {.seq_len = made.training.seq_len,
+                                    .seed = static_cast<std::uint64_t>(made.training.seed),
+                                    .shuffle = made.data.shuffle,
+                                    .vocab = made.model.vocab});
+    return std::make_unique<InjectedSequences>(std::move(others), plan.documents.all, plan.slots,
+                                               made.training.seq_len);
+  };
+  const std::int64_t every = memorize_.curve_every, last = config.training.steps;
+  if (every > 0)
+    options.after_step = [this, &plan, every, last](Training& training, std::int64_t done) {
+      if (done % every == 0 || done == last) measure(training, plan.documents, done);
+    };
+  return options;
+}
+
+/// Trains and tests one model, unless its results exist. Returns false if it was asked to stop.
+bool Study::run_one(std::int64_t trial, const StudyVariant& variant, const TrialPlan& plan) {
   Config config = config_of(trial, variant);
-  const std::string file = config.output.dir + "/recitations.json";
-  if (everywhere(first() && std::filesystem::exists(file))) {
+  const std::string file = config.output.dir + "/recitations.json",
+                    average = config.output.dir + "/recitations-average.json";
+  const bool averages = memorize_.average_last > 0;
+  if (everywhere(first() && std::filesystem::exists(file) &&
+                 (!averages || std::filesystem::exists(average)))) {
     if (first()) runs_.push_back(finished_run(file));
-    say(fmt::format("trial {}, {}: already done", trial, variant));
+    if (first() && averages) runs_.push_back(finished_run(average));
+    say(fmt::format("trial {}, {}: already done", trial, variant.name));
     return true;
   }
   const std::int64_t warmup = config_.lr_scheduler.warmup_steps;
@@ -340,32 +382,35 @@ bool Study::run_one(std::int64_t trial, const std::string& variant,
   if (!begun) config.checkpoint.resume = "";
   if (!begun && warmup > 0) {  // the part of a trial that all variants share
     if (!warm_up(trial)) return false;
-    config.checkpoint.resume = config_of(trial, kWarmup).output.dir + "/checkpoints";
+    config.checkpoint.resume = config_of(trial, {}).output.dir + "/checkpoints";
   }
-  say(fmt::format("trial {} of {}, {} loss, steps {} to {}: {}\n{}", trial, memorize_.trials,
-                  variant, format_count(warmup + 1), format_count(config.training.steps),
-                  config.output.dir, progress(trial, variant)));
-  const std::vector<std::int64_t> epochs = epochs_of_documents(memorize_);
-  const InjectionPlan plan = injection_plan(config);
-  TrainOptions options = options_;
-  options.make_sequences = [&](const Config& made, const Corpus& corpus) {
-    auto others = training_sequences(corpus, {.seq_len = made.training.seq_len,
-                                              .seed = plan.seed,
-                                              .shuffle = made.data.shuffle,
-                                              .vocab = made.model.vocab});
-    return std::make_unique<InjectedSequences>(std::move(others), documents, epochs, plan,
-                                               made.training.seq_len);
+  say(fmt::format("trial {} of {}, {}, steps {} to {}: {}\n{}", trial, memorize_.trials,
+                  variant.schedule.empty() ? variant.loss + " loss" : variant.name,
+                  format_count(warmup + 1), format_count(config.training.steps), config.output.dir,
+                  progress(trial, variant)));
+  TrainOptions options = options_of(plan, config);
+  RecitationRun run{.variant = variant.name,
+                    .trial = trial,
+                    .seed = static_cast<std::uint64_t>(config.training.seed),
+                    .policies = memorize_.policies};
+  RecitationRun mean = run;
+  mean.variant += " average";
+  options.finished = [&](Training& training) {
+    ask(training, plan.documents, run);
+    if (averages) ask_average(training, plan.documents, mean);
   };
-  RecitationRun run{
-      .variant = variant, .trial = trial, .seed = plan.seed, .policies = memorize_.policies};
-  options.finished = [&](Training& training) { ask(training, *documents, run); };
   if (train_one(config, std::move(options)) == TrainEnd::stopped) return false;
   if (!first()) return true;
-  add_training(config.output.dir, run);
-  write_file_atomically(file, to_json(run));
-  say(fmt::format("tested {} documents in {}", format_count(std::ssize(*documents)),
-                  format_duration(run.test_seconds)));
-  runs_.push_back(std::move(run));
+  add_training(config.output.dir, variant.loss == kGoldfish, run);
+  run.curve = read_curve(config.output.dir);
+  const auto keep = [&](RecitationRun& one, const std::string& path) {
+    write_file_atomically(path, to_json(one));
+    say(fmt::format("tested {} documents in {}", format_count(plan.documents.tested),
+                    format_duration(one.test_seconds)));
+    runs_.push_back(std::move(one));
+  };
+  keep(run, file);
+  if (averages) keep(mean, average);
   return true;
 }
 
@@ -373,43 +418,31 @@ MemorizationReport Study::make_report() const {
   const TrainingConfig& training = config_.training;
   ModelConfig sizes = config_.model;
   if (sizes.vocab == 0) sizes.vocab = tokenizer_->vocab_size();
-  const std::int64_t injecting = training.steps - config_.lr_scheduler.warmup_steps,
-                     injected = memorize_.bucket_size *
-                                std::accumulate(epochs_.begin(), epochs_.end(), std::int64_t{0});
   MemorizationReport report{
       .title = "Memorization study",
       .model = fmt::format(
           "{}, {} layers, width {}; {}", parameters_text(sizes), sizes.layers, sizes.hidden,
           sizes.path.empty() ? std::string("from scratch") : "continued from " + sizes.path),
-      .notes = {fmt::format(
-                    "{} steps of {} sequences of {} tokens: {} warm-up steps on other text, shared "
-                    "by all losses, then {} steps in which {} of the {} sequences are the buckets' "
-                    "documents, {}",
-                    training.steps, training.global_batch, training.seq_len,
-                    config_.lr_scheduler.warmup_steps, injecting, format_count(injected),
-                    format_count(injecting * training.global_batch), rate_text(config_)),
-                fmt::format(
-                    "{}: {} drawn into each bucket; the model gets each document without its last "
-                    "{} tokens and continues it greedily",
-                    memorize_.documents.empty()
-                        ? "Generated records, whose last 50 bytes hold at least 60 "
-                          "unpredictable bits"
-                        : "Documents of " + memorize_.documents.front(),
-                    memorize_.bucket_size, memorize_.suffix_tokens)},
+      .notes = study_notes(config_, memorize_),
       .groups = {},
-      .group_sizes = std::vector<std::int64_t>(epochs_.size(), memorize_.bucket_size),
-      .group_epochs = epochs_,
-      .control = kControl,
+      .group_sizes = {},
+      .controls = controls_,
       .document_names = names_,
+      .exposures = exposures_,
       .suffix_tokens = memorize_.suffix_tokens,
       .prompt_lengths = prompt_lengths_,
       .runs = runs_,
+      .by_loss = memorize_.schedules.empty() && memorize_.average_last == 0,
       .origin = origin_};
   report.origin.date = utc_now();
   if (memorize_.has_goldfish()) report.notes.push_back(goldfish_note(training.goldfish));
-  for (const std::int64_t epochs : epochs_)
-    report.groups.push_back(
-        epochs == 0 ? "control" : fmt::format("{} epoch{}", epochs, epochs == 1 ? "" : "s"));
+  for (const BucketConfig& arm : arms_) {
+    report.groups.push_back(arm.name);
+    report.group_sizes.push_back(arm.size);
+    report.group_epochs.push_back(arm.times);
+    if (!memorize_.buckets.empty())
+      report.group_parts.push_back({.from = arm.when[0], .to = arm.when[1]});
+  }
   return report;
 }
 
@@ -420,50 +453,6 @@ std::optional<MemorizationReport> run_study(const PreparedRun& run, const Memori
                                             const ReportOrigin& origin) {
   validate_study(run.config(), memorize);
   return Study(run.config(), memorize, world, options, origin).run();
-}
-
-std::string describe_study(const PreparedRun& run, const MemorizeConfig& memorize,
-                           const ProgressTarget& progress) {
-  const std::int64_t losses = std::ssize(memorize.losses), steps = run->training.steps,
-                     warmup = warmup_steps(run.config()), trials = memorize.trials;
-  const std::vector<std::int64_t> epochs = epochs_of_documents(memorize);
-  const auto tokenizer = make_tokenizer(run->data.tokenizer);
-  const DocumentLimits limits = limits_of(run.config(), memorize);
-  FoundDocuments given;
-  if (!memorize.documents.empty()) {
-    ProgressLine line(progress, kTokenizing);
-    given =
-        read_documents(memorize.documents, tokenizer, limits, {},
-                       [&](const TokenizeProgress& made) { line(made.bytes, made.total_bytes); });
-  }
-  std::int64_t injected = 0;
-  for (std::int64_t trial = 0; trial < trials; ++trial) {
-    InjectionPlan plan = injection_plan(run.config());
-    plan.seed += static_cast<std::uint64_t>(trial);
-    draw_documents(memorize.documents.empty()
-                       ? generated_documents(std::ssize(epochs), plan.seed, *tokenizer, limits)
-                       : given,
-                   std::ssize(epochs), plan.seed);
-    const std::vector<std::int32_t> places = injections(plan, epochs);
-    injected = std::ranges::count_if(places, [](std::int32_t document) { return document >= 0; });
-  }
-  const std::int64_t sequences = (steps - warmup) * run->training.global_batch;
-  return fmt::format(
-      "study: {} trial{}, each a warm-up of {} steps and {} steps with each of {} loss{} ({}): {} "
-      "steps\n"
-      "documents: {} a trial, {} in each of {} buckets ({} epochs){}\n"
-      "injected: {} of {} sequences after the warm-up ({:.1f} %)\n",
-      trials, trials == 1 ? "" : "s", format_count(warmup), format_count(steps - warmup), losses,
-      losses == 1 ? "" : "es", fmt::join(memorize.losses, ", "),
-      format_count(trials * steps_of_trial(run.config(), memorize)),
-      format_count(std::ssize(epochs)), format_count(memorize.bucket_size),
-      std::ssize(epochs) / memorize.bucket_size, fmt::join(epochs_of_groups(memorize), ", "),
-      memorize.documents.empty()
-          ? ", generated"
-          : fmt::format(", of {} that can be used", format_count(std::ssize(given.documents))),
-      format_count(injected), format_count(sequences),
-      100 * static_cast<double>(injected) /
-          static_cast<double>(std::max<std::int64_t>(sequences, 1)));
 }
 
 }  // namespace axonn

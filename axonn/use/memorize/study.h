@@ -28,10 +28,4 @@ std::optional<MemorizationReport> run_study(const PreparedRun& run, const Memori
                                             Communicator& world, const TrainOptions& options,
                                             const ReportOrigin& origin = {});
 
-/// What run_study() would do, in lines: trainings and their steps, documents, injected sequences.
-/// Makes the checks that it makes of documents and steps, for every trial; trains nothing, writes
-/// nothing. Throws UsageError as it does.
-std::string describe_study(const PreparedRun& run, const MemorizeConfig& memorize,
-                           const ProgressTarget& progress = {});
-
 }  // namespace axonn

@@ -242,6 +242,35 @@ TEST(RepeatedSection, IsReadAndWrittenEntryByEntry) {
   EXPECT_THAT(to_toml(list, origins), Not(HasSubstr("stage")));
 }
 
+TEST(RepeatedSection, MayLieInAnotherSection) {
+  Settings settings;
+  std::vector<Stage> stages;
+  OptionList list = list_of(settings);
+  list.repeated(
+      "figure.part", "Parts of a figure", stages, +[](Stage& stage, OptionList& keys) {
+        keys.section("figure.part", "A part");
+        keys.add("name", &stage.name, {.help = "its name"});
+        keys.add("from", &stage.from, {.help = "where it begins", .min = 1});
+      });
+  Origins origins;
+  const auto read = [&](const std::string& text) { read_toml_text(list, text, "a.toml", origins); };
+  read("[figure]\nsides = 5\n[[figure.part]]\nname = \"a\"\n[[figure.part]]\nfrom = 7\n");
+  ASSERT_EQ(stages.size(), 2u);
+  EXPECT_EQ(stages[0].name, "a");
+  EXPECT_EQ(stages[1].from, 7);
+  EXPECT_EQ(settings.sides, 5);
+  const std::string text = to_toml(list, origins);
+  EXPECT_THAT(text, testing::EndsWith("[[figure.part]]\nfrom = 7\n"));
+  stages.clear();
+  read(text);
+  EXPECT_EQ(stages.size(), 2u) << "what was written is read back";
+  EXPECT_THAT(error_of([&] { read("[[figure.part]]\nform = 3\n"); }),
+              HasSubstr("did you mean 'from'?"));
+  EXPECT_THAT(error_of([&] { read("[figure.part]\nfrom = 3\n"); }),
+              HasSubstr("write each as [[figure.part]]"));
+  EXPECT_THAT(error_of([&] { read("[[figure.parts]]\nfrom = 3\n"); }), HasSubstr("figure"));
+}
+
 TEST(RepeatedSection, ThatIsUnknownIsRefusedOrPassedOverAsAnySection) {
   Settings settings;
   Origins origins;

@@ -107,8 +107,8 @@ TEST(Injections, AreRefusedWithTheStepsThatAreNeeded) {
 TEST(InjectedSequences, AreWholeDocumentsAndAllOtherSequencesInOrder) {
   const InjectionPlan plan{.steps = 6, .warmup_steps = 2, .batch = 2, .seed = 1};
   const std::vector<std::int64_t> epochs = {0, 2, 1};
-  const InjectedSequences all(std::make_unique<Counting>(false), documents(3), epochs, plan,
-                              kLength);
+  const InjectedSequences all(std::make_unique<Counting>(false), documents(3),
+                              {.first = 4, .documents = injections(plan, epochs)}, kLength);
   ASSERT_EQ(all.count(), 12);
   std::int64_t other = 0, injected = 0;
   for (std::int64_t n = 0; n < all.count(); ++n) {
@@ -136,8 +136,9 @@ TEST(InjectedSequences, AreWholeDocumentsAndAllOtherSequencesInOrder) {
 
 TEST(InjectedSequences, HavePositionsAndStartsIfTheOthersHave) {
   const std::vector<std::int64_t> epochs = {1};
-  const InjectedSequences all(std::make_unique<Counting>(true), documents(1), epochs,
-                              {.steps = 1, .warmup_steps = 0, .batch = 1}, kLength);
+  const InjectedSequences all(
+      std::make_unique<Counting>(true), documents(1),
+      {.documents = injections({.steps = 1, .warmup_steps = 0, .batch = 1}, epochs)}, kLength);
   Sequence s;
   all.read(0, s);
   EXPECT_THAT(s.starts, Each(0));

@@ -15,7 +15,7 @@ function open(page) {
   const text = fs.readFileSync(path.join(process.argv[2], page + ".html"), "utf8");
   const [, json] = text.match(/<script type="application\/json" id="report">(.*?)<\/script>/s);
   const scripts = [...text.matchAll(/<script>\n(.*?)<\/script>/gs)].map(([, script]) => script);
-  assert.equal(scripts.length, 4);  // elements, figure_files, page_extraction, page
+  assert.equal(scripts.length, 5);  // elements, figure_files, page_extraction, page_arms, page
   const ids = {};
   for (const [, name, id] of text.split("<script")[0].matchAll(/<(\w+)[^>]* id="([^"]+)"/g))
     ids[id] = new Node(name, name === "svg" ? "svg" : "html");
@@ -215,6 +215,24 @@ test("there is a curve per loss of each figure over the epochs", () => {
   assert(texts(figures[1].all("title")).includes("standard: 8.5 after 6 epochs"));
   assert(texts(figures[2].all("title")).includes("goldfish: 2.250 after 6 epochs"));
   assert(open("audit")["by-epochs"].removed);
+});
+
+test("there is a line for each part of the steps, over the numbers of times", () => {
+  const page = open("arms"), {times, steps} = page;
+  assert(page["by-epochs"].removed);
+  assert(open("study")["by-times"].removed && open("study")["by-step"].removed);
+  assert.deepEqual(texts(times.all("figcaption")),
+    ["Exact match, %, standard loss", "In 1,000 samples with probability 0.5, %, standard loss"]);
+  const [exact, extractable] = times.all("figure");
+  assert.equal(exact.all("polyline").length, 2);
+  assert(exact.one("desc").textContent.includes("20\u201350 % of the steps: 0.0 % after 2 times, "
+    + "50.0 % after 8 times. 80\u2013100 % of the steps: 100.0 % after 8 times."));
+  assert(extractable.one("desc").textContent.includes("0.0 % after 2 times, 50.0 % after 8 times"));
+  assert.deepEqual(texts(steps.all("figcaption")),
+    ["Greedy exact match, %, standard loss", "Loss of the suffix, nats a token, standard loss"]);
+  const measured = steps.all("figure").map((one) => one.one("desc").textContent);
+  assert(measured[0].includes("late-8: 0.0 % after step 10, 100.0 % after step 20."));
+  assert(measured[1].includes("control: 3.000 nats after step 10, 4.000 nats after step 20."));
 });
 
 test("there is a curve per group if there are several prompt lengths", () => {

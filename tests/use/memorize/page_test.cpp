@@ -60,6 +60,7 @@ MemorizationReport odd_study() {
   report.groups.emplace_back("6 epochs");
   report.group_sizes.resize(4, 0);
   report.group_epochs = {0, 6, 1, 6};
+  report.controls = {0, 0, 0, 0};
   for (int i = 0; i < 8; ++i) {
     report.runs.push_back(report.runs[0]);
     report.runs.back().variant = "variant" + std::to_string(i);
@@ -69,6 +70,33 @@ MemorizationReport odd_study() {
   report.runs[0].recitations.back().truth = std::string(5000, 'w');
   report.runs[0].seed = ~std::uint64_t{0};
   report.document_names.clear();
+  return report;
+}
+
+/// A control, and buckets in two parts of the steps, with records and a curve of two points.
+MemorizationReport arms_study() {
+  MemorizationReport report = small_study();
+  report.groups = {"control", "early-2", "early-8", "late-8"};
+  report.group_sizes = {2, 2, 2, 2};
+  report.group_epochs = {0, 2, 8, 8};
+  report.group_parts = {{0.2, 1}, {0.2, 0.5}, {0.2, 0.5}, {0.8, 1}};
+  report.controls = {0, 0, 0, 0};
+  report.exposures = {{}, {}, {3, 4}, {3, 5}, {3}, {3}, {18}, {19}};
+  report.document_names = {"a", "b", "c", "d", "e", "f", "g", "h"};
+  report.runs.resize(1);
+  RecitationRun& run = report.runs[0];
+  run.policies = {"t=1,k=40"};
+  run.recitations.clear();
+  for (std::int64_t d = 0; d < 8; ++d) {
+    run.recitations.push_back(recited(d, d / 2, d < 5 ? 1 : 10));
+    run.recitations.back().record = SuffixRecord{.log10_p = {d < 5 ? -20.0 : -1.0}};
+  }
+  const std::vector<bool> none(8, false);
+  std::vector<bool> late = none;
+  late[6] = late[7] = true;
+  run.curve = {
+      {.step = 10, .loss = std::vector(8, 3.0), .log10_p = std::vector(8, -9.0), .exact = none},
+      {.step = 20, .loss = std::vector(8, 4.0), .log10_p = std::vector(8, -8.0), .exact = late}};
   return report;
 }
 
@@ -163,9 +191,9 @@ TEST(Page, TheScriptDrawsTheReport) {
   MemorizationReport empty = small_study();
   empty.runs.clear();
   const std::pair<const char*, MemorizationReport> pages[] = {
-      {"study", small_study()},      {"audit", small_audit()}, {"evil", evil_report()},
-      {"odd", odd_study()},          {"large", large_audit()}, {"empty", empty},
-      {"recorded", recorded_audit()}};
+      {"study", small_study()}, {"audit", small_audit()},      {"evil", evil_report()},
+      {"odd", odd_study()},     {"arms", arms_study()},        {"large", large_audit()},
+      {"empty", empty},         {"recorded", recorded_audit()}};
   for (const auto& [name, report] : pages)
     write_file_atomically(folder / (std::string(name) + ".html"), html_page(report));
   const std::string command = "node " + test::source_folder() +

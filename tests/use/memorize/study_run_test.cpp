@@ -12,6 +12,7 @@
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/config/stored_config.h"
 #include "axonn/run/records/run_folder.h"
+#include "axonn/use/memorize/average.h"
 #include "axonn/use/memorize/recite.h"
 #include "axonn/use/memorize/report_json.h"
 #include "axonn/use/memorize/study.h"
@@ -75,6 +76,23 @@ StudyConfig letters_config(const std::string& folder) {
   config.memorize.documents = {write_letters(folder + ".jsonl")};
   config.memorize.suffix_tokens = 12;
   config.memorize.prompt_lengths = {6};
+  return config;
+}
+
+/// Short documents that come early or late, two schedules, a mean of weights, and curves.
+StudyConfig buckets_config(const std::string& folder) {
+  StudyConfig config = letters_config(folder);
+  config.lr_scheduler = {
+      .kind = ScheduleKind::wsd, .warmup_steps = 5, .min_lr = 1e-4, .decay_steps = 10};
+  MemorizeConfig& memorize = config.memorize;
+  memorize.prompt_lengths = {};
+  memorize.schedules = {"wsd", "constant"};
+  memorize.average_last = 2;
+  memorize.average_every = memorize.curve_every = 10;
+  constexpr DocumentKind kText = DocumentKind::text;
+  memorize.buckets = {{.name = "none", .size = 2, .times = 0, .kind = kText},
+                      {.name = "early", .size = 2, .times = 3, .when = {0.2, 0.6}, .kind = kText},
+                      {.name = "late", .size = 2, .times = 3, .when = {0.6, 1}, .kind = kText}};
   return config;
 }
 
@@ -204,6 +222,97 @@ TEST(Study, ResumesAndKeepsFinishedRuns) {
   EXPECT_THAT([&] { study(another); },
               testing::ThrowsMessage<UsageError>(
                   AllOf(HasSubstr("holds another study"), HasSubstr("--output.dir"))));
+}
+
+TEST(Study, OfBucketsTestsSchedulesMeansAndCurvesOnEveryGrid) {
+  test::TemporaryPath folder;
+  StudyConfig config = buckets_config(folder / "one");
+  const MemorizationReport one = study(config);
+  EXPECT_EQ(one.groups, (std::vector<std::string>{"none", "early", "late"}));
+  ASSERT_EQ(one.runs.size(), 4u);
+  EXPECT_EQ(one.runs[1].variant, "wsd average");
+  EXPECT_EQ(one.runs[2].variant, "constant");
+  for (const RecitationRun& run : one.runs) EXPECT_EQ(run.recitations.size(), 6u);
+  for (const int n : {0, 2}) {
+    const std::vector<CurvePoint>& curve = one.runs[n].curve;
+    ASSERT_EQ(curve.size(), 3u);
+    EXPECT_EQ(curve[2].step, 30);
+    EXPECT_EQ(curve[2].validation_loss, one.runs[n].validation_loss);
+    for (std::size_t d = 0; d < 6; ++d)
+      EXPECT_EQ(curve[2].loss[d], one.runs[n].recitations[d].loss) << "the end of the run";
+    EXPECT_NE(one.runs[n].recitations[3].loss, one.runs[n + 1].recitations[3].loss);
+  }
+  EXPECT_EQ(one.runs[0].curve[1].loss, one.runs[2].curve[1].loss) << "wsd decays from step 21 on";
+  EXPECT_NE(one.runs[0].curve[2].loss, one.runs[2].curve[2].loss);
+  ASSERT_EQ(one.exposures.size(), 6u);
+  EXPECT_TRUE(one.exposures[0].empty());
+  for (const std::int64_t step : one.exposures[2]) EXPECT_TRUE(step > 6 && step <= 18) << step;
+  for (const std::int64_t step : one.exposures[4]) EXPECT_GT(step, 18);
+
+  StudyConfig other = buckets_config(folder / "cut");
+  other.parallelism.set_grid({2, 1, 2, 1});
+  const MemorizationReport cut = study(other);
+  for (std::size_t n = 0; n < 4; ++n)
+    for (std::size_t d = 0; d < 6; ++d)
+      EXPECT_NEAR(cut.runs[n].recitations[d].loss / one.runs[n].recitations[d].loss, 1, 1e-4);
+}
+
+TEST(Study, OfBucketsThatWasKilledGoesOnAsIfItWasNot) {
+  test::TemporaryPath folder;
+  const StudyConfig config = buckets_config(folder / "study");
+  const MemorizationReport whole = study(config);
+  // As if it had been killed after step 30 was measured and before its checkpoint was complete.
+  const std::string killed = config.output.dir + "/trial-1-standard-constant";
+  std::filesystem::remove_all(killed + "/checkpoints/step-30");
+  std::filesystem::remove(killed + "/recitations.json");
+  const MemorizationReport again = study(config);
+  ASSERT_EQ(again.runs.size(), whole.runs.size());
+  for (std::size_t n = 0; n < whole.runs.size(); ++n) {
+    ASSERT_EQ(again.runs[n].curve.size(), whole.runs[n].curve.size());
+    for (std::size_t i = 0; i < whole.runs[n].curve.size(); ++i)
+      EXPECT_EQ(again.runs[n].curve[i].loss, whole.runs[n].curve[i].loss);
+    for (std::size_t d = 0; d < 6; ++d)
+      EXPECT_EQ(again.runs[n].recitations[d].loss, whole.runs[n].recitations[d].loss);
+  }
+}
+
+TEST(LoadAverage, SetsTheMeanOfTheWeightsOnEveryGrid) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "run");
+  config.checkpoint.every = 2;
+  config.checkpoint.keep = 0;
+  train_on_threads(config);
+  std::vector<std::string> checkpoints;
+  for (const int step : {2, 6, 10})
+    checkpoints.push_back(concat(config.output.dir, "/checkpoints/step-", step));
+  std::vector<std::map<std::string, std::vector<float>>> each;
+  for (const std::string& path : checkpoints) each.push_back(weights_of(path));
+  for (const GridShape& grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 2}}) {
+    SCOPED_TRACE(to_string(grid));
+    const std::string to = folder / to_string(grid);
+    run_ranks(grid.ranks(), [&](Communicator& world) {
+      Training training(prepared(on_grid(config, grid)), world, make_cpu_backend(1));
+      load_checkpoint(training, checkpoints.back());
+      load_average(training.model, checkpoints);
+      save_checkpoint(training, to, 10);
+    });
+    const auto mean = weights_of(to + "/step-10");
+    ASSERT_EQ(mean.size(), each[0].size());
+    for (const auto& [name, values] : mean)
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        double sum = 0;
+        for (auto& one : each) sum += one.at(name)[i];
+        ASSERT_EQ(values[i], static_cast<float>(sum / 3)) << name << ' ' << i;
+      }
+  }
+  EXPECT_THAT(
+      [&] {
+        run_ranks(1, [&](Communicator& world) {
+          Training training(prepared(config), world, make_cpu_backend(1));
+          load_average(training.model, std::vector{checkpoints[0], folder / "none"});
+        });
+      },
+      testing::ThrowsMessage<UsageError>(HasSubstr("none")));
 }
 
 TEST(Study, AStartThatFailedDoesNotBlockItsFolder) {
@@ -372,4 +481,49 @@ TEST(ValidateStudy, NamesTheContradictingKeys) {
               HasSubstr("no room for a prompt of 144"));
   EXPECT_THAT(refusal([](StudyConfig& c) { c.lr_scheduler.warmup_steps = c.training.steps; }),
               HasSubstr("leaves none"));
+}
+
+TEST(ValidateStudy, NamesTheBucketThatContradictsItself) {
+  const auto with = [](const BucketConfig& bucket) {
+    return refusal([&](StudyConfig& c) {
+      c.memorize.buckets = {{.name = "none", .times = 0}, bucket};
+    });
+  };
+  EXPECT_EQ(with({.name = "a", .times = 2, .when = {0.5, 1}}), "accepted");
+  EXPECT_THAT(with({.times = 2}), HasSubstr("a [[memorize.bucket]] has no name"));
+  EXPECT_THAT(with({.name = "none", .times = 2}), HasSubstr("has the name \"none\" twice"));
+  EXPECT_THAT(with({.name = "a", .times = 2, .when = {0.5}}),
+              HasSubstr("[[memorize.bucket]] \"a\": when is not [from, to]"));
+  EXPECT_THAT(with({.name = "a", .times = 2, .when = {0.1, 1}}),
+              AllOf(HasSubstr("in the warm-up of 5 steps"), HasSubstr("begin at 0.1666")));
+  EXPECT_THAT(with({.name = "a", .times = 2, .kind = DocumentKind::text}),
+              HasSubstr("[memorize] documents, which names none"));
+  EXPECT_THAT(with({.name = "a", .times = 2, .kind = DocumentKind::uniform, .tokens = 50}),
+              HasSubstr("set more than [memorize] suffix_tokens = 50"));
+  EXPECT_THAT(with({.name = "a", .times = 2, .kind = DocumentKind::uniform}),
+              HasSubstr("\"a\" has no control"));
+  EXPECT_THAT(with({.name = "a", .times = 2, .variants = 3}),
+              HasSubstr("leaves out some of variants = 3"));
+}
+
+TEST(ValidateStudy, NamesWhatSchedulesAndMeansLack) {
+  EXPECT_THAT(refusal([](StudyConfig& c) { c.memorize.schedules = {"square"}; }),
+              AllOf(HasSubstr("[memorize] schedules"), HasSubstr("constant")));
+  EXPECT_THAT(refusal([](StudyConfig& c) {
+                c.memorize.schedules = {"linear", "linear"};
+              }),
+              HasSubstr("names linear twice"));
+  EXPECT_THAT(refusal([](StudyConfig& c) { c.memorize.schedules = {"wsd"}; }),
+              HasSubstr("decay_steps is 0"));
+  const auto average = [](std::int64_t last, std::int64_t every) {
+    return refusal([&](StudyConfig& c) {
+      c.memorize.average_last = last;
+      c.memorize.average_every = every;
+    });
+  };
+  EXPECT_EQ(average(3, 10), "accepted");
+  EXPECT_THAT(average(4, 10), HasSubstr("do not end with [training] steps = 30"));
+  EXPECT_THAT(average(2, 7), HasSubstr("a divisor of steps"));
+  EXPECT_THAT(average(1, 10), HasSubstr("set both"));
+  EXPECT_THAT(average(0, 10), HasSubstr("set both"));
 }

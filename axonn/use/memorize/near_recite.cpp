@@ -1,0 +1,83 @@
+#include "axonn/use/memorize/near_recite.h"
+
+#include <algorithm>
+#include <numbers>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/use/infer/generator.h"
+#include "axonn/use/memorize/extraction.h"
+
+namespace axonn {
+
+namespace {
+
+/// The search of one document's suffix.
+struct Asked {
+  std::span<const std::int32_t> prompt;
+  NearSearch search;
+};
+
+/// Lets all searches go on by one token.
+void step_all(Generator& generator, std::vector<Asked>& all, const SamplingPolicy& policy,
+              std::int64_t vocab) {
+  const std::int64_t kept = policy.top_k > 0 ? std::min<std::int64_t>(policy.top_k, vocab) : vocab;
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (const Asked& one : all)
+    for (const std::vector<std::int32_t>& prefix : one.search.prefixes()) {
+      prompts.emplace_back(one.prompt.begin(), one.prompt.end());
+      prompts.back().insert(prompts.back().end(), prefix.begin(), prefix.end());
+    }
+  const auto found = generator.generate(prompts, {.max_tokens = 1, .likeliest = kept});
+  std::size_t at = 0;
+  for (Asked& one : all) {
+    std::vector<std::vector<TokenChance>> next;
+    for (std::size_t i = 0; i < one.search.prefixes().size(); ++i)
+      next.push_back(chances_of(found[at++].scores.at(0).likeliest, policy, vocab));
+    one.search.step(next);
+  }
+}
+
+}  // namespace
+
+void add_near(LoadedModel& model, const Tokenizer& tokenizer,
+              std::span<const StudyDocument> documents, const ReciteOptions& options,
+              std::span<Recitation> recitations) {
+  constexpr std::int64_t kMostKept = 4096, kAtOnce = 16;
+  const std::int64_t vocab = tokenizer.vocab_size();
+  const SamplingPolicy policy = parse_policy(options.policies.front(), "policies");
+  if (policy.top_k == 0 && policy.temperature > 0 && vocab > kMostKept)
+    refuse("near-verbatim probabilities by \"", options.policies.front(), "\" need all ", vocab,
+           " tokens after each prefix; put a policy with top-k first, as in t=1,k=40");
+  std::int64_t longest = 1;
+  for (const StudyDocument& one : documents) longest = std::max(longest, std::ssize(one.tokens));
+  Generator generator(model, {.batch = options.batch,
+                              .context = longest,
+                              .hold_weights = options.hold_weights,
+                              .tokenizer = &tokenizer});
+  std::vector<Recitation*> whole;
+  for (Recitation& one : recitations)
+    if (options.prompt_lengths.at(one.prompt) == kWholePrompt) whole.push_back(&one);
+  for (const std::int64_t epsilon : options.near.epsilon)
+    for (std::size_t first = 0; first < whole.size(); first += kAtOnce) {
+      const auto some =
+          std::span(whole).subspan(first, std::min<std::size_t>(kAtOnce, whole.size() - first));
+      std::vector<Asked> all;
+      for (const Recitation* one : some) {
+        const std::span<const std::int32_t> tokens = documents[one->document].tokens;
+        const std::size_t before = tokens.size() - options.suffix_tokens;
+        all.push_back({tokens.first(before),
+                       NearSearch(tokens.subspan(before), {.epsilon = epsilon,
+                                                           .beams = options.near.beams,
+                                                           .distance = options.near.distance})});
+      }
+      while (!all.front().search.done()) step_all(generator, all, policy, vocab);
+      for (std::size_t i = 0; i < some.size(); ++i) {
+        const NearBounds bounds = all[i].search.bounds();
+        some[i]->near.push_back({.epsilon = epsilon,
+                                 .log10_low = bounds.low / std::numbers::ln10,
+                                 .log10_high = bounds.high / std::numbers::ln10});
+      }
+    }
+}
+
+}  // namespace axonn

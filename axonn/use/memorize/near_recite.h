@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "axonn/data/text/tokenizer.h"
+#include "axonn/run/load/loaded_model.h"
+#include "axonn/use/memorize/documents.h"
+#include "axonn/use/memorize/near.h"
+#include "axonn/use/memorize/recite.h"
+
+namespace axonn {
+
+/// Sets Recitation::near of those with the whole prompt, for each distance of options.near. Each
+/// next token of a beam costs a pass over one token where the cache still holds its text.
+/// Collective; the same on every rank. Throws UsageError as chances_of(), and for a policy that
+/// keeps all of more than 4,096 tokens.
+void add_near(LoadedModel& model, const Tokenizer& tokenizer,
+              std::span<const StudyDocument> documents, const ReciteOptions& options,
+              std::span<Recitation> recitations);
+
+}  // namespace axonn

@@ -1,0 +1,102 @@
+#include "axonn/use/memorize/near_recite.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/ranks/comm/threads/threads.h"
+#include "axonn/run/config/stored_config.h"
+#include "axonn/use/memorize/extraction.h"
+
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+
+namespace {
+
+constexpr std::int64_t kSuffix = 3;
+
+StudyDocument document(const std::string& text) { return {text, {text.begin(), text.end()}}; }
+
+/// log10 of the mass of all texts that differ in at most one token, by scoring each.
+double scored_mass(LoadedModel& model, const StudyDocument& of, const std::string& policy) {
+  std::vector<std::vector<std::int32_t>> texts{of.tokens};
+  for (std::int64_t i = std::ssize(of.tokens) - kSuffix; i < std::ssize(of.tokens); ++i)
+    for (std::int32_t token = 0; token < 256; ++token) {
+      if (token == of.tokens[i]) continue;
+      texts.push_back(of.tokens);
+      texts.back()[i] = token;
+    }
+  const auto records = record_targets(
+      model,
+      {.count = std::ssize(texts),
+       .at =
+           [&](std::int64_t n) {
+             return ScoredSequence{
+                 .tokens = texts[n], .scored = kSuffix, .positions = std::ssize(of.tokens) - 1};
+           }},
+      parse_policies(std::vector{policy}, ""), {.batch = 64});
+  double mass = 0;
+  for (const auto& text : records) {
+    double log_q = 0;
+    for (const TargetRecord& one : text) log_q += one.log_q[0];
+    mass += std::exp(log_q);
+  }
+  return std::log10(mass);
+}
+
+}  // namespace
+
+TEST(AddNear, EnclosesTheMassOfAllTextsThatDifferInOneTokenOnEveryGrid) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "run");
+  config.training.seq_len = 16;
+  train_on_threads(config);
+  const auto tokenizer = make_tokenizer("bytes");
+  const std::vector<StudyDocument> documents{document("The town of"), document("in the year 1"),
+                                             document("zzzzzzqqq")};
+  for (const GridShape& grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 2}}) {
+    Config model = config_of_model(config.output.dir + "/checkpoints");
+    model.parallelism.set_grid(grid);
+    const PreparedRun run = prepared_model(model);
+    run_ranks(grid.ranks(), [&](Communicator& world) {
+      LoadedModel loaded(run, world, make_cpu_backend(1), {.trainable = false});
+      loaded.initialise();
+      for (const std::string policy : {"t=1,k=40", "t=1", "t=0.8,p=0.9"}) {
+        SCOPED_TRACE(to_string(grid) + ' ' + policy);
+        ReciteOptions options{.suffix_tokens = kSuffix, .policies = {policy}, .writes = false};
+        std::vector<Recitation> found = recite(loaded, *tokenizer, documents, options);
+        options.near = {.epsilon = {0, 1}, .beams = 1000};
+        add_near(loaded, *tokenizer, documents, options, found);
+        ASSERT_EQ(found.size(), 3u);
+        for (const Recitation& one : found) {
+          ASSERT_EQ(one.near.size(), 2u);
+          const double exact = one.record->log10_p[0],
+                       all = scored_mass(loaded, documents[one.document], policy);
+          const auto expect_close = [](double got, double want) {
+            if (std::isfinite(want))
+              EXPECT_NEAR(got, want, 1e-4);
+            else
+              EXPECT_EQ(got, want);
+          };
+          expect_close(one.near[0].log10_low, exact);
+          expect_close(one.near[0].log10_high, exact);
+          expect_close(one.near[1].log10_low, all);  // 1,000 beams hold all prefixes
+          expect_close(one.near[1].log10_high, all);
+        }
+        options.near = {.epsilon = {1}, .beams = 4};
+        for (Recitation& one : found) one.near.clear();
+        add_near(loaded, *tokenizer, documents, options, found);
+        for (const Recitation& one : found) {
+          const double all = scored_mass(loaded, documents[one.document], policy);
+          EXPECT_LE(one.near[0].log10_low, all + 1e-4);
+          EXPECT_GE(one.near[0].log10_high, all - 1e-4);
+        }
+      }
+    });
+  }
+}
