@@ -1,4 +1,5 @@
-"""A Slurm of one machine: USR1 before the time limit, requeue, and resuming to the bit."""
+"""A Slurm of one machine: USR1 before the time limit, requeue, crashes under a supervisor, and
+resuming to the bit."""
 
 import os
 import re
@@ -8,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from harness import PATIENCE, Run, Skipped, need, reference
+from harness import PATIENCE, Run, Skipped, need, reference, signal_process
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 
@@ -122,9 +123,10 @@ def free_port() -> int:
 
 
 class Job:
-    """A run of two ranks as a job, which is queued again whenever the run ends with 75."""
+    """A run of two ranks as a job, which is queued again whenever the run ends with 75. `before` and
+    `options` are words before srun, and of srun."""
 
-    def __init__(self, cluster: Slurm, run: Run, limits: str, **keys):
+    def __init__(self, cluster: Slurm, run: Run, limits: str, before="", options="", **keys):
         self.cluster, self.run, self.said = cluster, run, run.folder / "job.out"
         command = run.command(**keys)
         train = " ".join(command[command.index(run.attacked.program):])
@@ -132,7 +134,7 @@ class Job:
             f"""#!/bin/bash
 #SBATCH --ntasks=2 --overcommit --requeue --open-mode=append {limits}
 #SBATCH --output={self.said}
-srun --mpi=pmix --overcommit {train}
+{before} srun {options} --mpi=pmix --overcommit {train}
 code=$?
 echo "ended with $code"
 if ((code == 75)); then scontrol requeue "$SLURM_JOB_ID"; fi
@@ -161,6 +163,7 @@ def slurm(attacked):
     with Slurm(attacked.folder) as cluster:
         for number in range(attacked.several(1, 10)):
             yield requeues(attacked, cluster, f"job-{number}", at_limit=False)
+            yield crashes(attacked, cluster, f"crashes-{number}")
         if attacked.long:
             yield requeues(attacked, cluster, "limit", at_limit=True)
             for number in range(5):
@@ -184,6 +187,35 @@ def requeues(attacked, cluster, name, at_limit):
     job.wait_for(lambda: job.ends() and job.ends()[-1] != "75")
     again = len(job.ends()) - 1 if at_limit else 1
     return job.unlike(["75"] * max(again, 1) + ["0"]) or run.fault(losses)
+
+
+def crashes(attacked, cluster, name):
+    """Ranks of a job are killed: its supervisor probes the node and starts the step again."""
+    run = Run(attacked, name, steps=4000, every=200, ranks=2, mpi=True)
+    losses, seconds = reference(run)
+    supervisor = f'{attacked.program} supervise --nodes "$SLURM_JOB_NODELIST" --run {run.out} --'
+    job = Job(cluster, run, "--time=10", supervisor, "--nodelist {nodes} --nodes {count}")
+    for _ in range(2):
+        time.sleep(attacked.rng.uniform(0, 0.3 * seconds))
+        ranks = training(run)
+        if ranks:
+            signal_process(attacked.rng.choice(ranks), 9)
+    job.wait_for(job.ends)
+    return job.unlike(["0"]) or run.fault(losses)
+
+
+def training(run) -> list[int]:
+    """The ranks of a run, which are not children of this process."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0] == run.attacked.program.encode() and words[1:2] == [b"train"]:
+            if str(run.folder / "run.toml").encode() in words:
+                found.append(int(entry.name))
+    return found
 
 
 def suspended(attacked, cluster, name):

@@ -163,7 +163,8 @@ bool PolicyTerm::begin_generation(Context ctx, Model& model, Batches& batches, s
               " is within a generation whose policy is not known");
   if (data_.sampler) {
     cost_ = data_.sampler->write(generation_.number, *data_.written);
-    if (config_.batch_invariant && !data_.batch_invariant && reward_metrics_.empty())
+    if (weighs_answers(config_) && config_.batch_invariant && !data_.batch_invariant &&
+        reward_metrics_.empty())
       cost_.warnings.push_back(
           "rl.batch_invariant: on this device a token's products depend on how many others are "
           "computed with it, so that its log-probability in training is another one than when it "

@@ -404,7 +404,7 @@ StepInput Training::input(std::int64_t n) {
   input.inputs = batch->whole.inputs;
   input.end_row = batch->end * (batches->options().seq_len / batches->source_of(n).in_one);
   if (batches->counts_by_reading()) count(n, *batch, input);
-  if (corpora.front()->answers.any())
+  if (corpora.front()->answers.any() && weighs_answers(model.config().rl))
     input.tokens = input.all_targets = batches->batch_of(n);  // each sequence is a unit of the loss
   input.lr = learning_rate(model.config(), n, batches->consumed_before(n));
   input.loss_scale = step.loss_scale().scale();

@@ -1,6 +1,7 @@
 // Trainings on answers that the run writes itself.
 #include "axonn/use/rewards/rollout_sampler.h"
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -296,6 +297,8 @@ TEST(PromptRun, LearnsFromATeacherOnItsOwnAnswers) {
   EXPECT_LT(column(lines, "loss").back(), 0.9 * column(lines, "loss").front());
   EXPECT_GT(column(lines, "completions/mean_length").front(), 0);
   EXPECT_FALSE(lines.front().contains("reward"));
+  EXPECT_LT(column(lines, "cross_entropy").front(), 2 * std::log(config.model.vocab))
+      << "of a token";
   const auto answers = answers_of(config, 1);
   ASSERT_EQ(answers.size(), 8);
 
