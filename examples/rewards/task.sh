@@ -46,10 +46,10 @@ case $task in
   sort) layers=2 warm=70 length=14 tokens=8 steps=900 rewards=exact ;;
   add2) layers=2 warm=400 length=12 tokens=5 steps=600 rewards=exact ;;
   add3) layers=4 warm=900 length=16 tokens=6 steps=900 rewards=exact ;;
-  think) layers=2 warm=300 length=34 tokens=28 steps=300 rewards=format,number ;;
+  think) layers=2 warm=120 length=34 tokens=28 steps=300 rewards=format,number ;;
   *) echo "there is no task $task: sort, add2, add3 or think" >&2; exit 2 ;;
 esac
-lines "$seed" 20000 20 '{"prompt": "%s=", "completion": "%s\\n"}' > "$folder/examples.jsonl"
+lines "$seed" 20000 10 '{"prompt": "%s=", "completion": "%s\\n"}' > "$folder/examples.jsonl"
 lines "1$seed" 20000 0 '{"prompt": "%s=", "answer": "%s"}' > "$folder/prompts.jsonl"
 
 # Token 10, the end of a line, ends an answer.

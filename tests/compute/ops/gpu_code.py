@@ -261,6 +261,7 @@ MOST_REGISTERS = [
     ("run_rows<DeltaRule", 128),  # a block for each key head of a sequence: few on all
     ("run_rows<RouteBackwardKernel", 72),  # three rows of loads under way
     ("run_rows<DivergenceTermsKernel", 72),  # two rows of loads, three exponentials an element
+    ("run_rows<DivergenceBackwardKernel", 72),  # the same, beside the tail
     ("run_rows<PolicyLogProbabilityKernel", 80),  # both ends of a bisection, in doubles
     ("run_", 64),
     ("norm_backward<bf16, bf16, 3>", 184),  # NormShape counts with these
