@@ -97,7 +97,7 @@ inline ModelConfig deepseek() {
   sizes.kv_lora_rank = 12;
   sizes.q_lora_rank = 24;
   sizes.qk_nope_head_dim = 6;
-  sizes.qk_rope_head_dim = 4;
+  sizes.qk_rope_head_dim = 12;
   sizes.v_head_dim = 8;
   sizes.rope_pairs = RopePairs::neighbours;
   sizes.query_growth = 0.5;

@@ -149,11 +149,11 @@ TEST(Generator, CachedLatentsGiveTheTextOfWholePrefixes) {
         << to_string(grid);
 }
 
-/// As many sequences fit as the bytes of latents allow: 12 + 4 values of f32 of two layers at each
-/// position, where keys and values of 24 heads would be 480.
+/// As many sequences fit as the bytes of latents allow: 12 + 12 values of f32 of two layers at each
+/// position, where keys and values of 24 heads would be 864.
 TEST(Generator, LatentsLetMoreSequencesFitIntoTheCache) {
-  const std::int64_t of_latents = std::int64_t{2} * kContext * (12 + 4) * 4,
-                     of_heads = std::int64_t{2} * kContext * 2 * 24 * 10 * 4;
+  const std::int64_t of_latents = std::int64_t{2} * kContext * (12 + 12) * 4,
+                     of_heads = std::int64_t{2} * kContext * 2 * 24 * 18 * 4;
   const auto slots = [](Config config, const Generator::Options& options) {
     std::int64_t count = 0;
     with_model(config, [&](LoadedModel& model) {

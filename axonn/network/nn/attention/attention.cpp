@@ -144,7 +144,7 @@ namespace {
 std::optional<Chunk> cached_chunk(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
                                   const Sinks* sinks) {
   KeyValueCache* const cache = ctx.find<KeyValueCache>();
-  if (!cache) return std::nullopt;
+  if (!cache || cache->options().latents) return std::nullopt;
   const Tensor value = ctx.empty(qkv.value.rows(), at.heads * at.dim, ctx.dtype);
   Tensor stats;
   if (sinks) stats = ctx.empty(qkv.value.rows(), at.heads, DType::f32);

@@ -106,8 +106,8 @@ Var attention(const Context& ctx, const Var& qkv, const Heads& heads, const Sink
 /// are identified by their order in a pass; each allocates its memory in the first pass.
 ///
 /// Layers that keep a state of each slot in place of keys and values, whatever its positions, are
-/// identified in the same way: recurrent(). With Options::latents, latent attention keeps latents
-/// (LatentAttention).
+/// identified in the same way: recurrent(). With Options::latents, LatentAttention keeps latents by
+/// itself, and attention() sees the rows of its pass alone.
 ///
 ///   keys, values  (slots · k · entries, D) each, of every layer
 class KeyValueCache {
