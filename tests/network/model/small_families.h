@@ -412,7 +412,9 @@ inline ModelConfig small_glm4_moe() {
 
 /// Biases of the MLPs of layers without experts, and of that beside experts.
 inline ModelConfig small_with_biases_beside_experts() {
-  ModelConfig config = small_glm4_moe();
+  ModelConfig config = small_mixtral();
+  config.dense_layers = {0};
+  config.shared_ffn = 20;
   config.mlp_bias = true;
   return config;
 }
