@@ -94,4 +94,31 @@ inline MemorizationReport recorded_audit() {
   return report;
 }
 
+/// A control, and buckets in two parts of the steps, with records and a curve of two points.
+inline MemorizationReport arms_study() {
+  MemorizationReport report = small_study();
+  report.groups = {"control", "early-2", "early-8", "late-8"};
+  report.group_sizes = {2, 2, 2, 2};
+  report.group_epochs = {0, 2, 8, 8};
+  report.group_parts = {{0.2, 1}, {0.2, 0.5}, {0.2, 0.5}, {0.8, 1}};
+  report.controls = {0, 0, 0, 0};
+  report.exposures = {{}, {}, {3, 4}, {3, 5}, {3}, {3}, {18}, {19}};
+  report.document_names = {"a", "b", "c", "d", "e", "f", "g", "h"};
+  report.runs.resize(1);
+  RecitationRun& run = report.runs[0];
+  run.policies = {"t=1,k=40"};
+  run.recitations.clear();
+  for (std::int64_t d = 0; d < 8; ++d) {
+    run.recitations.push_back(recited(d, d / 2, d < 5 ? 1 : 10));
+    run.recitations.back().record = SuffixRecord{.log10_p = {d < 5 ? -20.0 : -1.0}};
+  }
+  const std::vector<bool> none(8, false);
+  std::vector<bool> late = none;
+  late[6] = late[7] = true;
+  run.curve = {
+      {.step = 10, .loss = std::vector(8, 3.0), .log10_p = std::vector(8, -9.0), .exact = none},
+      {.step = 20, .loss = std::vector(8, 4.0), .log10_p = std::vector(8, -8.0), .exact = late}};
+  return report;
+}
+
 }  // namespace axonn::testing_support

@@ -184,6 +184,56 @@ TEST(ReportJson, ARunIsReadBackUnchanged) {
     expect_same(parse_run(to_json(run), "x"), run);
 }
 
+TEST(ReportJson, HasCurvesAndWhatTheySayOfDocuments) {
+  const MemorizationReport report = arms_study();
+  const auto json = nlohmann::json::parse(to_json(report));
+  ASSERT_EQ(json.at("curves").size(), 8u) << "two steps, four groups";
+  EXPECT_EQ(json.at("curves").at(7), (nlohmann::json{{"variant", "standard"},
+                                                     {"trial", 1},
+                                                     {"group", "late-8"},
+                                                     {"step", 20},
+                                                     {"documents", 2},
+                                                     {"loss", 4.0},
+                                                     {"median_log10_p", -8.0},
+                                                     {"exact_percent", 100.0},
+                                                     {"validation_loss", nullptr}}));
+  ASSERT_EQ(json.at("documents").size(), 6u) << "those that came";
+  EXPECT_EQ(json.at("documents").at(4), (nlohmann::json{{"variant", "standard"},
+                                                        {"trial", 1},
+                                                        {"group", "late-8"},
+                                                        {"document", 6},
+                                                        {"exposures", 1},
+                                                        {"last_exposure", 18},
+                                                        {"first_learned", 20},
+                                                        {"forgotten", 0},
+                                                        {"half_life", nullptr}}));
+  EXPECT_EQ(json.at("groups").at(3).at("from"), 0.8);
+  const RecitationRun read = parse_run(to_json(report.runs[0]), "x");
+  ASSERT_EQ(read.curve.size(), 2u);
+  EXPECT_EQ(read.curve[1].exact, report.runs[0].curve[1].exact);
+  EXPECT_EQ(to_json(read), to_json(report.runs[0]));
+}
+
+TEST(ReportJson, HasBoundsOfNearVerbatimProbabilities) {
+  MemorizationReport report = arms_study();
+  for (Recitation& r : report.runs[0].recitations)
+    if (r.group == 3) r.near = {{1, -INFINITY, -0.5}, {5, -0.5, -0.25}};
+  const RecitationRun read = parse_run(to_json(report.runs[0]), "x");
+  ASSERT_EQ(read.recitations[7].near.size(), 2u);
+  EXPECT_EQ(read.recitations[7].near[0].log10_low, -INFINITY);
+  EXPECT_EQ(read.recitations[7].near[1].log10_high, -0.25);
+  const auto near = nlohmann::json::parse(to_json(report)).at("near");
+  ASSERT_EQ(near.size(), 2u * 7 * 4);
+  // With p = 0.5 in one sample, 10^-0.25 = 0.56 is enough and 10^-0.5 = 0.32 is not.
+  for (const auto& rate : near) {
+    EXPECT_EQ(rate.at("group"), "late-8");
+    if (rate.at("n") != 1 || rate.at("p") != 0.5) continue;
+    EXPECT_EQ(rate.at("suffixes"), 2);
+    EXPECT_EQ(rate.at("extractable_at_least"), 0);
+    EXPECT_EQ(rate.at("extractable_at_most"), rate.at("epsilon") == 5 ? 2 : 0);
+  }
+}
+
 TEST(ReportJson, HasTheFiguresOfTheSummary) {
   const auto json = nlohmann::json::parse(to_json(small_study()));
   ASSERT_EQ(json.at("summary").size(), 4U);

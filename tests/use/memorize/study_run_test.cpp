@@ -16,6 +16,7 @@
 #include "axonn/use/memorize/recite.h"
 #include "axonn/use/memorize/report_json.h"
 #include "axonn/use/memorize/study.h"
+#include "axonn/use/memorize/study_plan.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
@@ -255,6 +256,31 @@ TEST(Study, OfBucketsTestsSchedulesMeansAndCurvesOnEveryGrid) {
   for (std::size_t n = 0; n < 4; ++n)
     for (std::size_t d = 0; d < 6; ++d)
       EXPECT_NEAR(cut.runs[n].recitations[d].loss / one.runs[n].recitations[d].loss, 1, 1e-4);
+}
+
+TEST(DescribeStudy, ListsBucketsVariantsAndClaims) {
+  test::TemporaryPath folder;
+  StudyConfig config = study_config(folder / "study");
+  config.memorize.buckets = {
+      {.name = "none", .size = 120, .times = 0},
+      {.name = "late", .size = 4, .times = 3, .when = {0.5, 1}},
+      {.name = "near", .size = 4, .times = 2, .when = {0.5, 1}, .variants = 2}};
+  config.lr_scheduler.decay_steps = 10;
+  config.memorize.schedules = {"wsd", "constant"};
+  const std::string text = describe_study(prepared(config), config.memorize);
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("25 steps with each of 2 variants (wsd; constant): 55 steps\n"),
+            HasSubstr("\n  none: 120 generated records, never learned: the control\n"),
+            HasSubstr("\n  late: 4 generated records, 3 times each in steps 16 to 30, 12 "
+                      "sequences\n"),
+            HasSubstr("2 times each in steps 16 to 30, 8 sequences, as 2 near-duplicates in turn, "
+                      "in which one of 16 tokens differs\n"),
+            HasSubstr("with 4 documents and 120 controls: a share near 50 % is known to ±35 "
+                      "points; a suffix is memorized at alpha = 0.83 % or more; TPR at 1 % FPR can "
+                      "be measured, at 0.1 % needs 1,000 controls\n"),
+            HasSubstr("injected: 20 of 100 sequences after the warm-up (20.0 %)\n"),
+            HasSubstr("\ntime: ")));
 }
 
 TEST(Study, OfBucketsThatWasKilledGoesOnAsIfItWasNot) {
