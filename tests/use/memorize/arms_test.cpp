@@ -154,6 +154,26 @@ TEST(Arms, OfTheOldKeysAreAControlAndABucketForEachNumberOfEpochs) {
   EXPECT_THAT(controls_of(arms), ElementsAre(0, 0, 0));
 }
 
+TEST(TrialPlan, OfTheOldKeysHasTheDocumentsAndSequencesThatItAlwaysHad) {
+  Config config;
+  config.training = {.steps = 40, .seq_len = 192, .global_batch = 2, .seed = 5};
+  config.lr_scheduler.warmup_steps = 10;
+  const auto tokenizer = make_tokenizer("bytes");
+  const TrialPlan plan =
+      plan_of_trial(config, {.bucket_size = 3, .epochs = {1, 4}}, *tokenizer, {});
+  const auto drawn =
+      draw_documents(generated_documents(9, 5, *tokenizer, {.least = 51, .most = 193}), 9, 5);
+  ASSERT_EQ(plan.documents.tested, 9);
+  for (std::size_t d = 0; d < 9; ++d)
+    EXPECT_EQ((*plan.documents.all)[d].tokens, drawn[d].tokens) << d;
+  EXPECT_THAT(plan.documents.group, ElementsAre(0, 0, 0, 1, 1, 1, 2, 2, 2));
+  const std::vector<std::int64_t> epochs{0, 0, 0, 1, 1, 1, 4, 4, 4};
+  EXPECT_EQ(plan.slots.documents,
+            injections({.steps = 40, .warmup_steps = 10, .batch = 2, .seed = 5}, epochs));
+  EXPECT_EQ(plan.slots.first, 20);
+  EXPECT_FALSE(plan.slots.replaces);
+}
+
 TEST(Arms, NeedOneControlOfTheirKind) {
   std::vector<BucketConfig> arms = three_arms();
   EXPECT_THAT(controls_of(arms), ElementsAre(0, 0, 0));

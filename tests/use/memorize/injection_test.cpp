@@ -134,6 +134,18 @@ TEST(InjectedSequences, AreWholeDocumentsAndAllOtherSequencesInOrder) {
   EXPECT_EQ(other, 9);
 }
 
+TEST(InjectedSequences, ThatReplaceOtherTextLeaveTheRestWhereItIs) {
+  const InjectedSequences all(std::make_unique<Counting>(false), documents(2),
+                              {.first = 2, .documents = {-1, 1, -1, 0}, .replaces = true}, kLength);
+  std::vector<std::int32_t> firsts;
+  for (std::int64_t n = 0; n < all.count(); ++n) {
+    Sequence s;
+    all.read(n, s);
+    firsts.push_back(s.ids[0]);
+  }
+  EXPECT_THAT(firsts, ElementsAre(0, 1, 2, 1001, 4, 1000));
+}
+
 TEST(InjectedSequences, HavePositionsAndStartsIfTheOthersHave) {
   const std::vector<std::int64_t> epochs = {1};
   const InjectedSequences all(
