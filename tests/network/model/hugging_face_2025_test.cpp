@@ -5,6 +5,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/hugging_face.h"
+#include "axonn/network/model/known_models.h"
 
 #include "tests/network/model/config_texts.h"
 
@@ -185,6 +186,19 @@ TEST(HuggingFace2025, Qwen2MoeHasAGatedMlpBesideExperts) {
   EXPECT_EQ(other.dense_layers, std::vector<std::int64_t>{1});
   for (const ModelConfig& model : {usual, other})
     EXPECT_EQ(parse(to_hugging_face_config(resolved(model, 0, 0), {})), resolved(model, 0, 0));
+}
+
+/// A missing or empty rope_scaling would be the type's own.
+TEST(HuggingFace2025, AScalingThatIsNotThereIsWrittenWhereTheTypeHasOneByItself) {
+  for (const char* const known_name : {"apertus-8b", "gpt-oss-20b", "llama-3-8b"}) {
+    ModelConfig model = known_model(known_name);
+    model.rope = {};
+    const std::string written = to_hugging_face_config(model, {});
+    EXPECT_EQ(parse(written).rope.kind, RopeScalingKind::none) << known_name;
+    EXPECT_EQ(written.find(R"("rope_type": "default")") != written.npos,
+              std::string(known_name) != "llama-3-8b")
+        << known_name;
+  }
 }
 
 TEST(HuggingFace2025, HunyuansAlphaMultipliesTheBase) {

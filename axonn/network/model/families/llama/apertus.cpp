@@ -23,11 +23,6 @@ std::vector<ModelConfig> known_apertuses() {
   return models;
 }
 
-/// A missing or empty rope_scaling would be the type's own.
-void write_apertus(const ModelConfig& model, JsonObject& out) {
-  if (model.rope.kind == RopeScalingKind::none) out["rope_scaling"] = {{"rope_type", "default"}};
-}
-
 void check_apertus(const ModelConfig& model, Unsupported& unsupported) {
   if (model.window > 0) unsupported.push_back(concat("window = ", model.window));
   check_head_dim(model, unsupported);
@@ -81,7 +76,6 @@ std::vector<ModelType> apertus_types() {
            .defaults = defaults,
            .bias_keys = {.attention = true},
            .known = known_apertuses,
-           .write = write_apertus,
            .check = check_apertus,
            .rename = rename_norms,
            .numbers = xielu_numbers,

@@ -51,10 +51,11 @@ void add_mixtral_names(const ModelConfig&, const std::string& parameter, StoredN
                : expert->matrix == ".up_proj" ? ".w3.weight"
                                               : ".w1.weight");
   constexpr std::string_view kGate = ".gate.weight", kBias = ".e_score_correction_bias";
-  if (parameter.ends_with(kGate))
-    add(parameter.substr(0, parameter.size() - kGate.size()), kGate);
-  else if (parameter.ends_with(kBias))
-    add(parameter.substr(0, parameter.rfind(".gate.")), kBias);
+  if (parameter.ends_with(kGate)) add(parameter.substr(0, parameter.size() - kGate.size()), kGate);
+  if (!parameter.ends_with(kBias)) return;
+  const std::string mlp = parameter.substr(0, parameter.rfind(".gate."));
+  stored.names.push_back(concat(mlp, kBias));  // in the modules of transformers 5
+  add(mlp, kBias);
 }
 
 std::vector<ModelType> mixtral_types() {

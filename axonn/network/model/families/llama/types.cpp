@@ -468,7 +468,10 @@ void write_llama(const ModelConfig& model, const ModelType& type, JsonObject& ou
               {type.norm_key, model.norm_eps},
               {"rope_theta", model.rope_theta},
               {"rope_scaling", nullptr}});
-  if (model.rope.kind != RopeScalingKind::none) out["rope_scaling"] = rope_scaling_keys(model.rope);
+  // Where a type scales by itself, it would in the place of a scaling that is missing or empty.
+  const bool by_itself = type.defaults.rope.kind != RopeScalingKind::none;
+  if (model.rope.kind != RopeScalingKind::none || by_itself)
+    out["rope_scaling"] = rope_scaling_keys(model.rope);
   if (type.rope_keys.part) out["partial_rotary_factor"] = model.partial_rotary_factor;
   write_biases(model, type, out);
 }
