@@ -179,7 +179,9 @@ TEST(HuggingFaceConfig, ReadsQwen3sExpertsAndItsDenseLayers) {
               HasSubstr("dense_layers has 4, but the layers are 0 to 3"));
   const ModelConfig dense = resolved(read(R"("mlp_only_layers": [0, 1, 2, 3])"), 0, 0);
   EXPECT_EQ(dense.experts, 0) << "experts that no layer has are none";
-  EXPECT_EQ(parse(to_hugging_face_config(dense, {})), dense);
+  const std::string written = to_hugging_face_config(dense, {});
+  EXPECT_THAT(written, HasSubstr("\"model_type\": \"qwen3\""));
+  EXPECT_EQ(to_hugging_face_config(resolved(parse(written), 0, 0), {}), written);
   EXPECT_THAT(error(R"("num_experts_per_tok": 129)"), HasSubstr("must be from 1 to experts = 128"));
   EXPECT_THAT(error(R"("num_experts": 65536, "moe_intermediate_size": 4194304)"),
               testing::Not(HasSubstr("too many")));

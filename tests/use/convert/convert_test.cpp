@@ -326,7 +326,7 @@ TEST(Convert, FindsNoLayersThatAConfigOnlyStates) {
               AllOf(HasSubstr("llama does not support"), HasSubstr("mtp_layers = 1")));
 }
 
-TEST(Convert, ToGgufNamesTheTypesThatItHas) {
+TEST(Convert, ToGgufNamesWhatTheTypeLacks) {
   const TemporaryPath path;
   ModelConfig config = model_to_convert(ModelFamily::llama);
   config.norm_plus_one = true;
@@ -337,7 +337,8 @@ TEST(Convert, ToGgufNamesTheTypesThatItHas) {
   ConvertJob job = whole(path / "run", path / "m.gguf");
   job.to = ModelForm::gguf;
   EXPECT_THAT(outcome(job),
-              HasSubstr("models of the type qwen3_5_text can be neither read nor written, those"));
+              HasSubstr("models of the type qwen3_5_text can be neither read nor written with "
+                        "delta_layers other than"));
 }
 
 TEST(Convert, CheckpointsOfAllGridsGiveTheSameFolderWithTheSameLogits) {

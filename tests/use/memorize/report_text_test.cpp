@@ -107,19 +107,19 @@ membership: told from the control by scores (the blind score sees no model)
 TEST(ReportText, OfBucketsHasATableOfPartsAndTimesForEachFigure) {
   EXPECT_THAT(to_text(arms_study()), HasSubstr(R"(
 exact match %, by how many times a document came
-  training  steps      2      8
-  standard  20-50 %  0.0   50.0
-  standard  80-100 %   -  100.0
+  training  steps       2      8
+  standard  20-50 %   0.0   50.0
+  standard  80-100 %    -  100.0
 
 in 1,000 samples with probability 0.5 (t=1,k=40), %
-  training  steps      2      8
-  standard  20-50 %  0.0   50.0
-  standard  80-100 %   -  100.0
+  training  steps       2      8
+  standard  20-50 %   0.0   50.0
+  standard  80-100 %    -  100.0
 
 median of log10 of the probability (t=1,k=40)
-  training  steps       2      8
-  standard  20-50 %  -20.0  -10.5
-  standard  80-100 %     -   -1.0
+  training  steps         2      8
+  standard  20-50 %   -20.0  -10.5
+  standard  80-100 %      -   -1.0
 )"));
 }
 
