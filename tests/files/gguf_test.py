@@ -355,7 +355,8 @@ class Gguf(RunTest):
         for name, values in kinds.items():
             _, sizes, stored = found.tensors[f"blk.1.{name}.weight"]
             self.assertEqual(sizes, list(values.shape[::-1]), name)
-            np.testing.assert_array_equal(stored, values, name)
+            # Exponentials of two libraries may differ in the last bit.
+            np.testing.assert_allclose(stored, values, 2e-7 if name == "ssm_a" else 0, 0, err_msg=name)
 
     def test_deepseek(self):
         sized = ("--model.kv_heads", "4", "--model.head_dim", "0")
@@ -422,7 +423,8 @@ class Gguf(RunTest):
                 "ffn_down_exps.bias": want[layer + "mlp.experts.down_proj_bias"]}.items():
             _, sizes, stored = found.tensors[block + name]
             self.assertEqual(sizes, list(values.shape[::-1]), name)
-            np.testing.assert_array_equal(stored, values, name)
+            # Exponentials of two libraries may differ in the last bit.
+            np.testing.assert_allclose(stored, values, 2e-7 if name == "ssm_a" else 0, 0, err_msg=name)
         found = self.convert(run, "--dtype", "f16", name="oss16")
         self.assertEqual([found.tensors[block + name][0] for name in
                           ("ffn_up_exps.weight", "ffn_up_exps.bias", "attn_sinks.weight")], [1, 0, 0])
@@ -436,7 +438,8 @@ class Gguf(RunTest):
         for name, values in want.items():
             _, sizes, stored = found.tensors[block + name]
             self.assertEqual(sizes, list(values.shape[::-1]), name)
-            np.testing.assert_array_equal(stored, values, name)
+            # Exponentials of two libraries may differ in the last bit.
+            np.testing.assert_allclose(stored, values, 2e-7 if name == "ssm_a" else 0, 0, err_msg=name)
 
     DELTA = ('qk_norm = "head"\nnorm_plus_one = true\nattention_gate = true\n'
              "partial_rotary_factor = 0.5\ndelta_layers = [0]\ndelta_key_heads = 2\n"

@@ -268,11 +268,13 @@ std::vector<std::int64_t> GgufTensor::sizes() const {
     if (heads.transposed) std::swap(all[0], all[1]);
     return all;
   }
-  const std::int64_t parts = std::ssize(more) + 1;
   std::vector<std::int64_t> all;
   if (!vector) all.push_back(parameter.cols);
-  all.push_back(stacked ? parameter.rows : parameter.rows * parts);
-  if (stacked) all.push_back(parts);
+  all.push_back(parameter.rows);
+  if (stacked)
+    all.push_back(std::ssize(more) + 1);
+  else
+    for (const StoredParameter& part : more) all.back() += part.rows;
   return all;
 }
 

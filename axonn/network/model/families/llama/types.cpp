@@ -554,7 +554,7 @@ std::string llama_gguf_name(const ModelConfig& model, const std::string& paramet
       if (parameter == concat("model.", here)) return std::string(there);
   constexpr std::string_view kLayers = "model.layers.";
   const std::size_t dot = parameter.find('.', kLayers.size()), kind = parameter.rfind('.');
-  if (!parameter.starts_with(kLayers) || dot == parameter.npos || kind <= dot) return {};
+  if (!parameter.starts_with(kLayers) || dot == parameter.npos || kind < dot) return {};
   const bool at_output =
       model.block_norm == BlockNormKind::output || model.block_norm == BlockNormKind::both;
   const std::string block =
@@ -570,6 +570,7 @@ std::string llama_gguf_name(const ModelConfig& model, const std::string& paramet
   if (parameter.ends_with("self_attn.sinks")) return block + "attn_sinks.weight";
   if (type && type->gguf.gate_in_up && parameter.ends_with("mlp.gate_proj.weight"))
     return block + "ffn_up.weight";
+  if (kind == dot) return {};  // no module's
   const std::string_view module = std::string_view(parameter).substr(dot + 1, kind - dot - 1);
   for (const std::span<const Names> names :
        {at_output ? std::span<const Names>(kOutputNorms) : std::span<const Names>(usual_norms),
