@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Predicts the share of time that a run spends on steps it keeps, while its nodes fail.
 
-    bench/failures.py [--hours 50675] [--per-node 8] [--trials 200]
+    bench/failures.py [--hours 50675] [--per-node 8] [--trials 20]
 
 A GPU fails after --hours on average, at random times: 419 unexpected interruptions in 54 days of
 16,384 GPUs (Llama 3, 2407.21783, section 3.3.4) are one in 50,675 hours of a GPU. Each failure ends
@@ -15,15 +15,15 @@ import random
 def effective_share(gpus, hours, every, stall, restart, rng, days=30.0):
     """Of simulated days, the share of seconds in steps that no failure undid."""
     rate, end = gpus / (3600 * hours), 86400 * days
-    now, kept, since = 0.0, 0.0, 0.0  # since: seconds of steps that are not yet saved
+    now, kept = 0.0, 0.0
     failure = rng.expovariate(rate)
     while now < end:
-        saved_at = now + (every - since) + stall
+        saved_at = now + every + stall
         if saved_at <= failure:
             kept += every
-            now, since = saved_at, 0.0
+            now = saved_at
             continue
-        now, since = failure, 0.0
+        now = failure
         while True:  # until a restart is through
             failure = now + rng.expovariate(rate)
             if failure > now + restart:

@@ -42,6 +42,7 @@ std::string last_name(const std::string& path) {
 
 /// JSON has no NaN.
 json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(); }
+
 /// The steps that have samples, or answers with rewards, ascending.
 std::vector<std::int64_t> sample_steps(const RunView& run) {
   std::vector<std::int64_t> all;
@@ -57,7 +58,6 @@ json status_of(const RunView& run, std::time_t now) {
   for (const char* key : {"loss", "val_loss", "tokens", "tokens_per_s", "memory_bytes", "mfu",
                           "save_failures", "exposed_comm_ms", "step_ms"})
     last[key] = number_or_null(rows.last_of(key));
-  const std::vector<std::int64_t> samples = sample_steps(run);
   return {{"name", run.name()},
           {"state", name_of(run.state())},
           {"reason", run.reason()},
@@ -74,7 +74,7 @@ json status_of(const RunView& run, std::time_t now) {
           {"checkpoints", run.checkpoints()},
           {"warnings", run.warnings()},
           {"slowest", run.slowest()},
-          {"sample_step", samples.empty() ? 0 : samples.back()},
+          {"sample_step", std::max(run.samples().last_step(), run.answers().last_step())},
           {"last", last}};
 }
 

@@ -31,6 +31,8 @@ class RunAnswers {
 
   /// The steps that have answers, ascending.
   const std::vector<std::int64_t>& steps() const { return steps_; }
+  /// The last step that has answers; 0: none.
+  std::int64_t last_step() const { return steps_.empty() ? 0 : steps_.back(); }
   /// The first answers of the generation that began with a step; none if the step has none.
   std::vector<ScoredAnswer> at(std::int64_t step) const;
 

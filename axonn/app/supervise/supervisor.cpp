@@ -174,6 +174,7 @@ class Supervisor {
     }
     start.began = seconds_since_1970();
     const double begin = now_seconds();
+    before_ = process_of_run().text;
     Process process(words);
     bool told = false;
     while (!process.code()) {
@@ -187,10 +188,15 @@ class Supervisor {
     most_steps_ = std::max(most_steps_, start.steps);
   }
 
+  RunProcess process_of_run() const {
+    return options_.run.empty() ? RunProcess() : read_run_process(options_.run);
+  }
+
   /// Finds nodes that further starts do not get.
   void after_failure(Start& start) {
     failures_ = comes_further_ ? 0 : failures_ + 1;
-    if (!options_.run.empty()) start.why = read_run_process(options_.run).why;
+    // If the run did not begin, the error that stands there is an earlier start's.
+    if (const RunProcess run = process_of_run(); run.text != before_) start.why = run.why;
     if (!pool_) return;
     for (const std::string& node : unfit_nodes()) {
       pool_->exclude(node);
@@ -263,6 +269,7 @@ class Supervisor {
   const std::atomic<bool>& stop_;
   const std::function<void(const std::string&)>& say_;
   std::optional<NodePool> pool_;
+  std::string before_;  // the run's process before this start
   int code_ = kFailed, failures_ = 0;
   bool comes_further_ = false;
   std::int64_t most_steps_ = 0;

@@ -61,11 +61,8 @@ struct SlotRange {
 };
 
 SlotRange range_of(const BucketConfig& arm, const InjectionPlan& plan) {
-  const auto step = [&](double share) {
-    return std::llround(share * static_cast<double>(plan.steps));
-  };
   const auto slot = [&](double share) {
-    return (std::max<std::int64_t>(step(share), plan.warmup_steps) - plan.warmup_steps) *
+    return (std::max(step_at(share, plan.steps), plan.warmup_steps) - plan.warmup_steps) *
            plan.batch;
   };
   return {slot(arm.when.at(0)), slot(arm.when.at(1))};
@@ -107,6 +104,10 @@ std::vector<BucketConfig> arms_of(const Config& config, const MemorizeConfig& me
   for (BucketConfig& arm : arms)
     if (arm.when.empty()) arm.when = {begin, 1};
   return arms;
+}
+
+std::int64_t step_at(double share, std::int64_t steps) {
+  return std::llround(share * static_cast<double>(steps));
 }
 
 std::vector<std::int64_t> controls_of(std::span<const BucketConfig> arms) {

@@ -17,6 +17,9 @@ namespace axonn {
 /// each of memorize.epochs.
 std::vector<BucketConfig> arms_of(const Config& config, const MemorizeConfig& memorize);
 
+/// The step, of so many, at a share of them, as in BucketConfig::when.
+std::int64_t step_at(double share, std::int64_t steps);
+
 /// For each arm, the number of the control of its kind. Throws UsageError if there is none, or if
 /// there are several.
 std::vector<std::int64_t> controls_of(std::span<const BucketConfig> arms);

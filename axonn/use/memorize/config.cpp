@@ -1,7 +1,6 @@
 #include "axonn/use/memorize/config.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "axonn/data/corpus/batch_stages.h"
@@ -147,7 +146,7 @@ void validate_bucket(const BucketConfig& bucket, const Config& config,
   if (!bucket.when.empty()) {
     if (bucket.when.size() != 2 || bucket.when[0] >= bucket.when[1])
       refuse(name, ": when is not [from, to] with from below to, such as [0.8, 1.0]");
-    if (std::llround(bucket.when[0] * static_cast<double>(steps)) < warmup)
+    if (step_at(bucket.when[0], steps) < warmup)
       refuse(name, ": when begins with ", toml_number(bucket.when[0]), " of ", steps,
              " steps, in the warm-up of ", warmup, " steps, which all trainings share; begin at ",
              toml_number(static_cast<double>(warmup) / static_cast<double>(steps)), " or later");

@@ -16,14 +16,6 @@ namespace {
 
 std::string curve_file(const std::string& folder) { return folder + "/curve.jsonl"; }
 
-/// The group of each document of a trial, by its index in the curve, and the first index of the
-/// trial's documents in the report.
-std::map<std::int64_t, std::int64_t> groups_of(const RecitationRun& run) {
-  std::map<std::int64_t, std::int64_t> groups;
-  for (const Recitation& r : run.recitations) groups.emplace(r.document, r.group);
-  return groups;
-}
-
 /// The point of a document at its place among those of the trial.
 struct PlacedDocument {
   std::int64_t document, group;
@@ -31,9 +23,10 @@ struct PlacedDocument {
 };
 
 std::vector<PlacedDocument> placed_documents(const RecitationRun& run) {
+  std::map<std::int64_t, std::int64_t> groups;  // by document
+  for (const Recitation& r : run.recitations) groups.emplace(r.document, r.group);
   std::vector<PlacedDocument> placed;
-  for (const auto& [document, group] : groups_of(run))
-    placed.push_back({document, group, placed.size()});
+  for (const auto& [document, group] : groups) placed.push_back({document, group, placed.size()});
   for (const CurvePoint& point : run.curve)
     AXONN_CHECK(point.loss.size() == placed.size() && point.exact.size() == placed.size() &&
                     point.log10_p.size() == placed.size(),
@@ -54,8 +47,9 @@ double mean_loss(const CurvePoint& point, const std::vector<PlacedDocument>& doc
   return sum / count;
 }
 
+/// control: at each point of the run, the mean loss of the control's documents.
 DocumentCurve document_curve(const MemorizationReport& report, const RecitationRun& run,
-                             const std::vector<PlacedDocument>& all, const PlacedDocument& one) {
+                             const PlacedDocument& one, const std::vector<double>& control) {
   const std::vector<std::int64_t>& came = report.exposures.at(one.document);
   DocumentCurve curve{.variant = run.variant,
                       .trial = run.trial,
@@ -65,13 +59,14 @@ DocumentCurve document_curve(const MemorizationReport& report, const RecitationR
                       .last_exposure = came.back()};
   bool before = false;
   std::optional<double> gain;  // at the first measurement after the last exposure
-  for (const CurvePoint& point : run.curve) {
+  for (std::size_t i = 0; i < run.curve.size(); ++i) {
+    const CurvePoint& point = run.curve[i];
     const bool exact = point.exact[one.place];
     if (exact && !curve.first_learned) curve.first_learned = point.step;
     curve.forgotten += before && !exact;
     before = exact;
     if (point.step < curve.last_exposure) continue;
-    const double now = mean_loss(point, all, report.controls.at(one.group)) - point.loss[one.place];
+    const double now = control[i] - point.loss[one.place];
     if (!gain) gain = now;
     if (!curve.half_life && *gain > 0 && now <= *gain / 2)
       curve.half_life = point.step - curve.last_exposure;
@@ -145,9 +140,15 @@ std::vector<DocumentCurve> document_curves(const MemorizationReport& report) {
   for (const RecitationRun& run : report.runs) {
     if (run.curve.empty()) continue;
     const std::vector<PlacedDocument> documents = placed_documents(run);
+    std::map<std::int64_t, std::vector<double>> losses;  // by control
+    for (const std::int64_t control : report.controls)
+      if (const auto [at, is_new] = losses.try_emplace(control); is_new)
+        for (const CurvePoint& point : run.curve)
+          at->second.push_back(mean_loss(point, documents, control));
     for (const PlacedDocument& one : documents)
       if (!report.exposures.at(one.document).empty())
-        curves.push_back(document_curve(report, run, documents, one));
+        curves.push_back(
+            document_curve(report, run, one, losses.at(report.controls.at(one.group))));
   }
   return curves;
 }

@@ -110,9 +110,13 @@ NearBounds near_bounds(std::span<const std::int32_t> text, const NextTokens& nex
   return search.bounds();
 }
 
+std::int64_t kept_tokens(const SamplingPolicy& policy, std::int64_t vocab) {
+  return policy.top_k > 0 ? std::min<std::int64_t>(policy.top_k, vocab) : vocab;
+}
+
 std::vector<TokenChance> chances_of(std::span<const std::pair<std::int32_t, float>> likeliest,
                                     const SamplingPolicy& policy, std::int64_t vocab) {
-  const std::int64_t kept = policy.top_k > 0 ? std::min<std::int64_t>(policy.top_k, vocab) : vocab;
+  const std::int64_t kept = kept_tokens(policy, vocab);
   if (std::ssize(likeliest) < kept)
     refuse("near-verbatim probabilities need the ", kept, " likeliest tokens of the policy, and ",
            "there are ", likeliest.size(),
@@ -128,14 +132,12 @@ std::vector<TokenChance> chances_of(std::span<const std::pair<std::int32_t, floa
     chances.emplace_back(likeliest[i].first, std::log(weight));
     sum += weight;
   }
-  double mass = 0, left = 0;
+  double mass = 0;  // of those that top-p leaves
   std::size_t count = 0;
-  for (; count < chances.size() && (count == 0 || mass < policy.top_p * sum); ++count) {
+  for (; count < chances.size() && (count == 0 || mass < policy.top_p * sum); ++count)
     mass += std::exp(chances[count].second);
-    left = mass;
-  }
   chances.resize(count);
-  for (auto& [token, log_q] : chances) log_q -= std::log(left);
+  for (auto& [token, log_q] : chances) log_q -= std::log(mass);
   return chances;
 }
 

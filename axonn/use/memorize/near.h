@@ -75,6 +75,9 @@ class NearSearch {
   double lost_ = 0;  // mass of prefixes that did not go on
 };
 
+/// How many of the likeliest tokens a policy can draw.
+std::int64_t kept_tokens(const SamplingPolicy& policy, std::int64_t vocab);
+
 /// Next tokens by a policy, of the log-probabilities (nats) of the likeliest tokens, the likeliest
 /// first. Throws UsageError if the policy keeps more tokens than these.
 std::vector<TokenChance> chances_of(std::span<const std::pair<std::int32_t, float>> likeliest,

@@ -20,14 +20,14 @@ struct Asked {
 /// Lets all searches go on by one token.
 void step_all(Generator& generator, std::vector<Asked>& all, const SamplingPolicy& policy,
               std::int64_t vocab) {
-  const std::int64_t kept = policy.top_k > 0 ? std::min<std::int64_t>(policy.top_k, vocab) : vocab;
   std::vector<std::vector<std::int32_t>> prompts;
   for (const Asked& one : all)
     for (const std::vector<std::int32_t>& prefix : one.search.prefixes()) {
       prompts.emplace_back(one.prompt.begin(), one.prompt.end());
       prompts.back().insert(prompts.back().end(), prefix.begin(), prefix.end());
     }
-  const auto found = generator.generate(prompts, {.max_tokens = 1, .likeliest = kept});
+  const auto found =
+      generator.generate(prompts, {.max_tokens = 1, .likeliest = kept_tokens(policy, vocab)});
   std::size_t at = 0;
   for (Asked& one : all) {
     std::vector<std::vector<TokenChance>> next;

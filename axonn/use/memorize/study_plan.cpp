@@ -1,7 +1,6 @@
 #include "axonn/use/memorize/study_plan.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 
@@ -55,10 +54,10 @@ std::string kind_text(const BucketConfig& arm) {
 std::string arm_text(const BucketConfig& arm, std::int64_t steps) {
   std::string text = fmt::format("{}: {} {}", arm.name, format_count(arm.size), kind_text(arm));
   if (arm.times == 0) return text + ", never learned: the control";
-  const auto step = [&](double share) { return std::llround(share * static_cast<double>(steps)); };
-  text += fmt::format(", {} time{} each in steps {} to {}, {} sequences", format_count(arm.times),
-                      arm.times == 1 ? "" : "s", format_count(step(arm.when[0]) + 1),
-                      format_count(step(arm.when[1])), format_count(arm.size * arm.times));
+  text +=
+      fmt::format(", {} time{} each in steps {} to {}, {} sequences", format_count(arm.times),
+                  arm.times == 1 ? "" : "s", format_count(step_at(arm.when[0], steps) + 1),
+                  format_count(step_at(arm.when[1], steps)), format_count(arm.size * arm.times));
   if (arm.variants > 1)
     text += fmt::format(", as {} near-duplicates in turn, in which one of {} tokens differs",
                         arm.variants, arm.change_every);

@@ -108,14 +108,24 @@ TEST_F(SupervisorTest, LeavesOutNodesThatFailTheProbeOrHaveNoEnd) {
 
 TEST_F(SupervisorTest, LeavesOutANodeThatTheRunNamesTwice) {
   SupervisorOptions wanted = options(
-      "step $1; case $2 in *b*) printf 'process 1 on h, since 2026\\nfailed, 2026-11-21 18:02:11 "
-      "UTC: rank 3 on b hangs\\n' > $run/lock; exit 1;; esac");
+      "step $1; case $2 in *b*) printf \"process $1 on h, since 2026\\nfailed, 2026-11-21 18:02:11 "
+      "UTC: rank 3 on b hangs\\n\" > $run/lock; exit 1;; esac");
   wanted.nodes = {"a", "b"};
   wanted.least = 1;
   EXPECT_EQ(run(wanted), 0);
   EXPECT_THAT(column<std::vector<std::string>>("nodes"),
               ElementsAre(ElementsAre("a", "b"), ElementsAre("a", "b"), ElementsAre("a")));
   EXPECT_THAT(said_, HasSubstr("rank 3 on b hangs; further starts do without b"));
+}
+
+TEST_F(SupervisorTest, BlamesNoNodeForTheErrorOfAnEarlierStart) {
+  SupervisorOptions wanted = options(
+      "step $1; case $1 in 1) printf 'process 1 on h, since 2026\\nfailed, 2026-11-21 18:02:11 "
+      "UTC: rank 3 on b hangs\\n' > $run/lock; exit 1;; 2) exit 1;; esac");
+  wanted.nodes = {"a", "b"};
+  EXPECT_EQ(run(wanted), 0);
+  EXPECT_THAT(column<std::string>("why"), ElementsAre("rank 3 on b hangs", "", ""));
+  EXPECT_THAT(column<std::vector<std::string>>("nodes"), testing::Each(ElementsAre("a", "b")));
 }
 
 TEST_F(SupervisorTest, EndsOnceTooFewNodesAreLeft) {
