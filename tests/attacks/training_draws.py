@@ -138,7 +138,7 @@ def draw_delta(rng, keys):
              "model.delta_value_heads": heads * rng.choice((1, 2, 3)),
              "model.delta_key_dim": rng.choice((3, 8, 16)),
              "model.delta_value_dim": rng.choice((5, 8, 24)),
-             "model.delta_taps": rng.choice((2, 3, 4))}  # fmt: skip
+             "model.delta_taps": rng.choice((2, 3, 4, 5, 11))}  # fmt: skip
 
 
 def draw_longrope(rng, keys):
@@ -171,7 +171,7 @@ def draw_differing_layers(rng, keys, grid):
     """Options by which layers with the window, or without rotary positions, differ from others."""
     latents, gate = "model.kv_lora_rank" in keys, "model.attention_gate" in keys
     delta, several = "model.delta_layers" in keys, keys["model.layers"] > 1
-    if keys.get("model.window", 0) and keys.get("parallelism.context", 1) == 1:
+    if keys.get("model.window", 0):
         keys["model.window_chunks"] = rng.random() < 0.15
     if "model.nope_layers" in keys and not latents and rng.random() < 0.4:
         keys |= {"model.nope_query_growth": 0.3, "model.nope_query_positions": rng.choice((3, 8))}

@@ -240,14 +240,14 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
                              .window = m.window_of(layer),
                              .cap = m.score_cap,
                              .chunks = m.window_chunks && m.window_of(layer) > 0};
-  if (m.keys_of(layer) == layer) {
+  const std::int64_t of = layer < m.layers ? m.keys_of(layer) : layer;
+  if (of == layer) {
     const bool keys = m.full_values_are_keys && m.window_of(layer) == 0;
     Matrix values = project(keys ? "k" : "v");
     if (m.value_norm) values = over_heads(values, Matrix(1, width, 1), m.norm_eps);
     keys_values[layer] = {turned("k"), values};
   }
-  const auto& [keys, values] = keys_values[m.keys_of(layer)];
-  AttentionResult result = attention(queries, keys, values, shape);
+  AttentionResult result = attention(queries, keys_values[of][0], keys_values[of][1], shape);
   if (m.sinks) add_sinks(result, weights.at(name + "sinks"));
   if (m.attention_gate) multiply_by_gates(result.out, all_queries, width);
   return with_bias(product(result.out, weights.at(name + "o_proj.weight")), weights,
@@ -432,7 +432,7 @@ struct Running {
   const std::vector<std::int32_t>& ids;
   std::int64_t positions;
   const std::vector<Routing>& repeated;
-  KeysValues keys_values = KeysValues(m.layers);
+  KeysValues keys_values = KeysValues(m.layers + m.mtp_layers);
   Matrix embedded = {};
   LlamaPass pass = {};
 };

@@ -36,17 +36,20 @@ struct SeenRows {
   View position = {};          ///< (1, R) i32, with slots
 };
 
-/// A causal convolution of each column on its own: out[r] = the sum of weight[j] · inp[r - 3 + j]
-/// over the kTaps taps j, where rows that row r does not see are 0. `adjoint`: the other way round,
-/// out[r] = the sum of weight[j] · inp[r + 3 - j], as the gradient of the input needs it.
+/// A causal convolution of each column on its own: out[r] = the sum over the J taps j of weight[j] ·
+/// inp[r - J + 1 + j], where rows that row r does not see are 0. `adjoint`: the other way round,
+/// out[r] = the sum of weight[j] · inp[r + J - 1 - j], as the gradient of the input needs it.
 struct CausalConvolution {
-  static constexpr int kTaps = 4;
+  static constexpr int kMostTaps = 16;
+  /// The J that there are kernels for, 4, 8 or 16, of which the first holds `taps` <= kMostTaps:
+  /// the weights of the taps before them are 0.
+  static constexpr int held_by(std::int64_t taps) { return taps <= 4 ? 4 : taps <= 8 ? 8 : 16; }
 
   View out, inp;  ///< (R, C) T
-  View weight;    ///< (kTaps + 1, C) f32; the last row is zero
+  View weight;    ///< (J + 1, C) f32; the last row is zero
   SeenRows seen;
-  /// (slots · (kTaps - 1), C) T: inputs of earlier calls, position p in row p % (kTaps - 1) of its
-  /// slot (KeepHeads); with seen.slots.
+  /// (slots · (J - 1), C) T: inputs of earlier calls, position p in row p % (J - 1) of its slot
+  /// (KeepHeads); with seen.slots.
   View kept = {};
   bool adjoint = false;
 
@@ -59,7 +62,7 @@ struct CausalConvolution {
 
 /// d_weight += the gradient of CausalConvolution's weights.
 struct CausalConvolutionWeights {
-  View d_weight;    ///< (kTaps, C) f32
+  View d_weight;    ///< (J, C) f32
   View d_out, inp;  ///< (R, C) T
   SeenRows seen;    ///< without slots
 

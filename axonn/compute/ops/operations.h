@@ -77,11 +77,12 @@ struct ChunkStarts {
   View out;             ///< (1, R) i32
   View positions = {};  ///< (1, R) i32, within documents; empty: row r has r % length
   View starts = {};     ///< (1, R) i32, where documents begin; empty: at 0
+  View blocks = {};  ///< (1, R / kSequenceBlock) i32: where blocks of rows are in theirs, or empty
   std::int64_t chunk;   ///< positions of a chunk
-  std::int64_t length;  ///< of a sequence: row r is at r % length
+  std::int64_t length;  ///< of a sequence: without blocks row r is at r % length
 
   static constexpr std::string_view kName = "chunk_starts";
-  auto operands() const { return std::array{out, positions, starts}; }
+  auto operands() const { return std::array{out, positions, starts, blocks}; }
   void run(auto launch, const Checker& check) const;
 };
 

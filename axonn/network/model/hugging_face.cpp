@@ -233,8 +233,10 @@ bool is_shared_with_mtp(std::string_view tensor, const ModelConfig& model) {
 
 /// These tensors, and the parameters that they are.
 std::vector<std::pair<std::string, std::string>> copies_of_mtp(const Family& family,
-                                                               const ModelConfig& model) {
+                                                               const ModelConfig& model,
+                                                               const ModelType::Further& further) {
   std::vector<std::pair<std::string, std::string>> all;
+  if (further.named) return all;
   const std::string embedding(family.embedding);
   for (std::int64_t i = model.layers; i < model.layers + model.mtp_layers; ++i) {
     const std::string layer = concat("model.layers.", i);
@@ -347,10 +349,11 @@ TensorNames base_names(const ModelConfig& model) {
   const Family* const family = find_family(model);
   AXONN_CHECK(family, "base_names: a registered family has no Hugging Face format");
   const ModelType* const type = find_type(*family, model);
-  const bool further = type && type->further != ModelType::Further::none;
+  const auto further = type ? type->further : ModelType::Further{};
   const auto is_passed_over = [=, tied = model.tied](std::string_view tensor) {
-    if (further && (is_beyond(tensor, model.layers + model.mtp_layers) ||
-                    tensor.starts_with("mtp.") || is_shared_with_mtp(tensor, model)))
+    if (further.named && model.mtp_layers == 0 && tensor.starts_with("mtp.")) return true;
+    if (further.key && !further.named &&
+        (is_beyond(tensor, model.layers + model.mtp_layers) || is_shared_with_mtp(tensor, model)))
       return true;
     if (makes_unused_keys(tensor, model)) return true;
     const auto begins = [&](std::string_view tower) { return tensor.starts_with(tower); };
@@ -370,7 +373,7 @@ TensorNames base_names(const ModelConfig& model) {
           .passed_over = is_passed_over,
           .config = "config.json",
           .numbers = type && type->numbers ? type->numbers(model) : std::vector<StoredNumber>(),
-          .copies = copies_of_mtp(*family, model)};
+          .copies = copies_of_mtp(*family, model, further)};
 }
 
 bool has_mtp_layers(const ModelConfig& model, const SafetensorsFolder& folder) {

@@ -55,7 +55,7 @@ struct DeltaSizes {
   std::int64_t value_heads = 32;  ///< N
   std::int64_t key_dim = 128;     ///< K, columns of a head's queries and keys
   std::int64_t value_dim = 128;   ///< V
-  std::int64_t taps = 4;          ///< rows that the convolution reads, its own the last; 2 to 4
+  std::int64_t taps = 4;          ///< rows that the convolution reads, its own the last; 2 to 16
 
   bool operator==(const DeltaSizes&) const = default;
 };

@@ -213,8 +213,11 @@ std::int64_t Generator::reserve(std::size_t prompts, std::int64_t beams) {
       std::min(most, (static_cast<std::int64_t>(prompts) + slots_.places - 1) / slots_.places);
   if (wanted > slots_.slots) {
     if (slots_.caches)
-      cache_ = std::make_shared<KeyValueCache>(KeyValueCache::Options{
-          .slots = wanted, .entries = slots_.entries, .latents = keeps_latents()});
+      cache_ = std::make_shared<KeyValueCache>(
+          KeyValueCache::Options{.slots = wanted,
+                                 .entries = slots_.entries,
+                                 .inputs = DeltaNet::kept_inputs(model_.config().model.delta),
+                                 .latents = keeps_latents()});
     slots_.slots = wanted;
     slots_.last.clear();
     if (cache_ && options_.hold_weights && DecodeGraphs::possible(model_))

@@ -266,3 +266,24 @@ TEST(ChunkStarts, AreTheFirstPositionOfTheChunkOrOfTheDocument) {
       .out = out, .positions = at, .starts = from, .chunk = kChunk, .length = kLength});
   EXPECT_EQ(out.memory(), Operand(packed).memory());
 }
+
+TEST(ChunkStarts, OfBlocksOfRowsAreThoseOfTheirPlaceInTheSequence) {
+  constexpr std::int32_t kBlock = kSequenceBlock, kChunk = 100;
+  const std::vector<std::int32_t> blocks{3, 0, 5};  // a rank's, of sequences that ranks share
+  std::vector<std::int32_t> positions, starts, want;
+  for (const std::int32_t block : blocks)
+    for (std::int32_t at = block * kBlock; at < (block + 1) * kBlock; ++at) {
+      starts.push_back(at < 150 ? 0 : 150);
+      positions.push_back(at - starts.back());
+      want.push_back(at - positions.back() % kChunk);
+    }
+  const Operand of_rows(positions), from(starts), where(blocks);
+  Operand out(std::vector<std::int32_t>(positions.size()));
+  test_backend()->run(ops::ChunkStarts{.out = out,
+                                       .positions = of_rows,
+                                       .starts = from,
+                                       .blocks = where,
+                                       .chunk = kChunk,
+                                       .length = 1});
+  EXPECT_EQ(out.memory(), Operand(want).memory());
+}

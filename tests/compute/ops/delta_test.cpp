@@ -12,8 +12,6 @@ using reference::Matrix;
 
 namespace {
 
-constexpr int kTaps = ops::CausalConvolution::kTaps;
-
 /// Sequences of T positions, with a document that begins in the middle of each.
 struct DeltaSizes {
   std::int64_t sequences, T, heads, key_heads, K, V;
@@ -194,8 +192,9 @@ namespace {
 struct ConvolutionCase {
   static constexpr std::int64_t kT = 7, kRows = 14, kCols = 70;
 
+  int taps;
   Matrix inp = random_values("inp", kRows, kCols, DType::f32),
-         weight = random_values("weight", kTaps, kCols, DType::f32);
+         weight = random_values("weight", taps, kCols, DType::f32);
 
   static std::vector<std::int32_t> starts() {
     std::vector<std::int32_t> starts;
@@ -205,14 +204,14 @@ struct ConvolutionCase {
   Matrix out() const {
     Matrix result(kRows, kCols);
     for (std::int64_t r = 0; r < kRows; ++r)
-      for (std::int64_t s = 0; s < kTaps && r % kT - s >= starts()[r]; ++s)
+      for (std::int64_t s = 0; s < taps && r % kT - s >= starts()[r]; ++s)
         for (std::int64_t c = 0; c < kCols; ++c)
-          result(r, c) += weight(kTaps - 1 - s, c) * inp(r - s, c);
+          result(r, c) += weight(taps - 1 - s, c) * inp(r - s, c);
     return result;
   }
   /// The weights as the operation takes them.
   Matrix padded() const {
-    Matrix all(kTaps + 1, kCols);
+    Matrix all(taps + 1, kCols);
     for (std::size_t i = 0; i < weight.values.size(); ++i) all.values[i] = weight.values[i];
     return all;
   }
@@ -220,9 +219,13 @@ struct ConvolutionCase {
 
 }  // namespace
 
-TEST(CausalConvolution, AndItsGradientsAreThoseOfPlainLoops) {
+class CausalConvolution : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Taps, CausalConvolution, testing::Values(4, 8, 16));
+
+TEST_P(CausalConvolution, AndItsGradientsAreThoseOfPlainLoops) {
   const auto backend = test_backend();
-  const ConvolutionCase of;
+  const int taps = GetParam();
+  const ConvolutionCase of{taps};
   const Operand inp(of.inp, DType::f32, 2), weight(of.padded(), DType::f32),
       out(of.kRows, of.kCols, DType::f32, 1), starts(of.starts());
   const ops::SeenRows seen{.positions = of.kT, .starts = starts};
@@ -231,7 +234,7 @@ TEST(CausalConvolution, AndItsGradientsAreThoseOfPlainLoops) {
 
   const Matrix d_out = random_values("d", of.kRows, of.kCols, DType::f32);
   const Operand d(d_out, DType::f32, 1), d_inp(of.kRows, of.kCols, DType::f32),
-      d_weight(kTaps, of.kCols, DType::f32);
+      d_weight(taps, of.kCols, DType::f32);
   backend->run(ops::CausalConvolution{
       .out = d_inp, .inp = d, .weight = weight, .seen = seen, .adjoint = true});
   backend->run(ops::CausalConvolutionWeights{d_weight, d, inp, seen});
@@ -246,12 +249,13 @@ TEST(CausalConvolution, AndItsGradientsAreThoseOfPlainLoops) {
   EXPECT_TRUE(close(d_weight, of_moved(&ConvolutionCase::weight), {1e-5, 1e-5}));
 }
 
-TEST(CausalConvolution, OfASlotReadsTheInputsOfEarlierCalls) {
+TEST_P(CausalConvolution, OfASlotReadsTheInputsOfEarlierCalls) {
   const auto backend = test_backend();
-  const ConvolutionCase of;
+  const int taps = GetParam();
+  const ConvolutionCase of{taps};
   const Operand inp(of.inp, DType::f32), weight(of.padded(), DType::f32),
       out(of.kT, of.kCols, DType::f32), want(of.kT, of.kCols, DType::f32),
-      kept(2 * (kTaps - 1), of.kCols, DType::f32);
+      kept(2 * (taps - 1), of.kCols, DType::f32);
   backend->run(ops::CausalConvolution{.out = want,
                                       .inp = inp.view().row_range(0, of.kT),
                                       .weight = weight,
@@ -261,7 +265,7 @@ TEST(CausalConvolution, OfASlotReadsTheInputsOfEarlierCalls) {
     std::vector<std::int32_t> position, last = slots;
     for (int i = 0; i < count; ++i) {
       position.push_back(first + i);
-      if (i + kTaps - 1 < count) last[i] = -1;
+      if (i + taps - 1 < count) last[i] = -1;
     }
     const Operand of_slots(slots), of_rows(position), of_last(last);
     const View rows = inp.view().row_range(first, count);
@@ -271,9 +275,18 @@ TEST(CausalConvolution, OfASlotReadsTheInputsOfEarlierCalls) {
                                         .seen = {.slots = of_slots, .position = of_rows},
                                         .kept = kept});
     backend->run(ops::KeepHeads{
-        .kept = kept, .inp = rows, .slots = of_last, .positions = of_rows, .entries = kTaps - 1});
+        .kept = kept, .inp = rows, .slots = of_last, .positions = of_rows, .entries = taps - 1});
   }
   EXPECT_EQ(out.values().values, want.values().values);
+}
+
+TEST(CausalConvolutionKernels, AreOf4And8And16Taps) {
+  const ConvolutionCase of{5};
+  const Operand inp(of.inp, DType::f32), weight(of.padded(), DType::f32),
+      out(of.kRows, of.kCols, DType::f32);
+  expect_refusal("causal_convolution: 5 taps, there are kernels for 4, 8 and 16",
+                 ops::CausalConvolution{
+                     .out = out, .inp = inp, .weight = weight, .seen = {.positions = of.kT}});
 }
 
 TEST(DeltaGates, AndTheirGradientsAreThoseOfTheirFormulas) {

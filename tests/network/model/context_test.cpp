@@ -67,6 +67,23 @@ TEST(Context, DocumentsAndWindowsHaveTheLossesOfOneRank) {
   }
 }
 
+TEST(Context, ChunksAsInLlama4HaveTheLossesOfOneRank) {
+  ModelConfig model = llama();
+  model.window_chunks = true;
+  for (const std::int64_t window : {50, 128}) {
+    model.window = window;
+    TinyRun run = run_of(model);
+    run.packed = window == 50;
+    for (const ContextLayout layout :
+         {ContextLayout::zigzag, ContextLayout::balanced, ContextLayout::window}) {
+      run.sequence_cut = {layout, model.window};
+      EXPECT_EQ(difference_on_grids(run, context_grids()), "");
+    }
+  }
+  model.full_layers = {1};
+  EXPECT_EQ(difference_on_grids(run_of(model), context_grids()), "");
+}
+
 TEST(Context, LatentAttentionHasTheLossesOfOneRank) {
   ModelConfig model = llama();
   model.kv_heads = model.heads;

@@ -152,6 +152,18 @@ TEST(FurtherTokens, AndTheirGradientsAreThoseOfPlainLoops) {
   }
 }
 
+/// A layer with attention behind delta nets, whose norms multiply by 1 + weight.
+TEST(FurtherTokens, OfQwensAndTheirGradientsAreThoseOfPlainLoops) {
+  for (ModelConfig config : {small_qwen3_5(), small_qwen3_next()}) {
+    config.mtp_layers = 1;
+    RandomModel model(config);
+    model.set_mtp(model.mtp_weight = 0.75);
+    const auto [loss, gradients] = model.backward();
+    EXPECT_NEAR(loss + 0.75 * model.mtp_loss(), model.reference_loss(model.weights()), 1e-5 * loss);
+    expect_gradients(model, gradients);
+  }
+}
+
 class RouterLosses : public testing::TestWithParam<BalanceScope> {};
 
 TEST_P(RouterLosses, AndTheirGradientsAreThoseOfPlainLoops) {

@@ -496,6 +496,7 @@ inline ModelConfig small_qwen3_5() {
 /// The same with experts, and an MLP beside them with a gate.
 inline ModelConfig small_qwen3_next() {
   ModelConfig config = small_qwen3_5();
+  config.delta.taps = 6;
   config.experts = 4;
   config.experts_per_token = 2;
   config.expert_ffn = 12;

@@ -307,6 +307,58 @@ TEST(Convert, KeepsLayersThatPredictFurtherTokens) {
   }
 }
 
+/// qwen3_5_text or qwen3_next with the layer that predicts a further token.
+ModelConfig qwen_with_mtp(const std::string& type) {
+  ModelConfig config = model_to_convert(ModelFamily::llama);
+  config.type = type;
+  config.layers = 2;
+  config.vocab = 256;
+  config.qk_norm = QkNormKind::head;
+  config.norm_plus_one = config.attention_gate = true;
+  config.partial_rotary_factor = 0.5;
+  config.delta_layers = {0};
+  config.delta = {.key_heads = 2, .value_heads = 4, .key_dim = 4, .value_dim = 4, .taps = 5};
+  config.mtp_layers = 1;
+  if (type == "qwen3_5_text") return config;
+  config.experts = 4;
+  config.experts_per_token = 2;
+  config.expert_ffn = config.shared_ffn = 16;
+  config.shared_gate = true;
+  return config;
+}
+
+TEST(Convert, CallsTheLayerOfQwensThatPredictsAFurtherTokenMtp) {
+  for (const auto& [type, key] : {std::pair{"qwen3_5_text", "mtp_num_hidden_layers"},
+                                  {"qwen3_5_moe_text", "mtp_num_hidden_layers"},
+                                  {"qwen3_next", "num_nextn_predict_layers"}}) {
+    const TemporaryPath path;
+    save_checkpoint(path / "run", qwen_with_mtp(type), {1, 1, 2, 1});
+    EXPECT_EQ(outcome(whole(path / "run", path / "out")), "a Hugging Face folder (F32)") << type;
+    const auto folder = plain_folder(path / "out");
+    for (const char* const name :
+         {"fc.weight", "norm.weight", "pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight",
+          "layers.0.input_layernorm.weight", "layers.0.self_attn.q_norm.weight"})
+      EXPECT_EQ(folder.count(concat("mtp.", name)), 1u) << type << ' ' << name;
+    for (const auto& [name, tensor] : folder)
+      EXPECT_FALSE(name.starts_with("model.layers.2.")) << type << ' ' << name;
+    EXPECT_EQ(ModelFiles(path / "out").config().mtp_layers, 1);
+    const std::string file = path / "out" + "/config.json";
+    nlohmann::json written = nlohmann::json::parse(slurp(file));
+    EXPECT_EQ(written.at(key), 1) << type;
+    EXPECT_EQ(outcome(whole(path / "out", path / "checkpoint")), "a checkpoint");
+    EXPECT_EQ(outcome(whole(path / "checkpoint", path / "again")), "a Hugging Face folder (F32)");
+    EXPECT_EQ(plain_folder(path / "again"), folder);
+    // Files need not say that they have it, or may mean another one.
+    written.erase(key);
+    spill(file, written.dump());
+    EXPECT_EQ(ModelFiles(path / "out").config().mtp_layers, 1);
+    written["mtp_use_dedicated_embeddings"] = true;
+    spill(file, written.dump());
+    EXPECT_EQ(ModelFiles(path / "out").config().mtp_layers, 0);
+    EXPECT_EQ(outcome(whole(path / "out", path / "without")), "a checkpoint");
+  }
+}
+
 TEST(Convert, FindsNoLayersThatAConfigOnlyStates) {
   const TemporaryPath path;
   ModelConfig config = mixtures_of_2025()[1];

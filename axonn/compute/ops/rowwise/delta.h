@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <tuple>
 
+#include "axonn/compute/ops/rowwise/causal_convolution.h"
 #include "axonn/compute/ops/rowwise/launch.h"
 #include "axonn/compute/ops/rowwise/math.h"
 
@@ -24,89 +25,6 @@ struct TransposeKernel {
       float& to = out.row(row)[c];
       to = (accumulate ? to : 0.0f) + get(inp.row(c)[row]);
     });
-  }
-};
-
-/// ops::SeenRows on a device.
-struct Seen {
-  std::int64_t positions;
-  const std::int32_t *starts, *slots, *position;
-
-  explicit Seen(const ops::SeenRows& seen)
-      : positions(seen.positions),
-        starts(address<const std::int32_t>(seen.starts)),
-        slots(address<const std::int32_t>(seen.slots)),
-        position(address<const std::int32_t>(seen.position)) {}
-
-  /// The position of a row in its sequence.
-  AXONN_DEVICE std::int64_t at(std::int64_t row) const {
-    return slots ? position[row] : row_remainder(row, positions);
-  }
-  /// How many rows before it a row sees.
-  AXONN_DEVICE std::int64_t before(std::int64_t row) const {
-    return at(row) - (starts ? starts[row] : 0);
-  }
-};
-
-/// See ops::CausalConvolution. One team per row. Bound by memory: 2 · R · C · sizeof(T) bytes.
-template <typename T>
-struct ConvolutionKernel {
-  static constexpr int kBefore = ops::CausalConvolution::kTaps - 1;
-
-  Matrix<T> out;
-  Matrix<const T> inp, kept;
-  Matrix<const float> weight;
-  Seen seen;
-  std::int64_t R;
-  int C;
-  bool adjoint;
-
-  /// The row `distance` away, where the tap's weight is not that of a row that is not seen.
-  struct Tap {
-    const T* row;
-    const float* weight;
-  };
-  AXONN_DEVICE Tap tap(std::int64_t row, int distance) const {
-    const Tap none{inp.row(row), weight.row(kBefore + 1)};
-    const float* const own = weight.row(kBefore - distance);
-    if (adjoint) {
-      const std::int64_t later = row + distance;
-      const bool sees = later < R &&
-                        row_quotient(later, seen.positions) == row_quotient(row, seen.positions) &&
-                        seen.before(later) >= distance;
-      return sees ? Tap{inp.row(later), own} : none;
-    }
-    if (seen.before(row) < distance) return none;
-    if (!seen.slots) return {inp.row(row - distance), own};
-    const std::int64_t above = row - distance, slot = seen.slots[row];
-    if (above >= 0 && seen.slots[above] == slot &&
-        seen.position[above] == seen.position[row] - distance)
-      return {inp.row(above), own};
-    return {kept.row(slot * kBefore + (seen.position[row] - distance) % kBefore), own};
-  }
-
-  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    if (seen.slots && seen.slots[row] < 0) return;
-    const Tap now = tap(row, 0), one = tap(row, 1), two = tap(row, 2), three = tap(row, 3);
-    team.map(
-        out.row(row), C,
-        [](auto a, auto b, auto c, auto d, auto wa, auto wb, auto wc, auto wd) {
-          return wa * a + wb * b + wc * c + wd * d;
-        },
-        three.row, two.row, one.row, now.row, three.weight, two.weight, one.weight, now.weight);
-  }
-};
-
-/// A term of the gradient of a tap: d_out of row r + distance times inp of row r, if it sees it.
-struct TapTerm {
-  Seen seen;
-  int distance;
-
-  AXONN_DEVICE auto operator()(std::int64_t row) const {
-    const std::int64_t later = row + distance;
-    const bool sees = row_quotient(later, seen.positions) == row_quotient(row, seen.positions) &&
-                      seen.before(later) >= distance;
-    return [factor = sees ? 1.0f : 0.0f](auto d, auto x) { return factor * (d * x); };
   }
 };
 
@@ -423,53 +341,6 @@ void Transpose::run(auto launch, const Checker& check) const {
     else
       launch.rows({out.rows, out.cols, width(out)},
                   rowwise::TransposeKernel<W, false>{out, inp, width(out)});
-  });
-}
-
-/// Checks which rows are seen, of R.
-inline void check_seen(const Checker& check, const SeenRows& seen, std::int64_t R) {
-  if (seen.slots.data) {
-    check.ids("slots", seen.slots, R);
-    check.ids("position", seen.position, R);
-    return;
-  }
-  AXONN_CHECK(seen.positions > 0 && R % seen.positions == 0, check.operation, ": ", R,
-              " rows, want whole sequences of ", seen.positions, " positions");
-  if (seen.starts.data) check.ids("starts", seen.starts, R);
-}
-
-void CausalConvolution::run(auto launch, const Checker& check) const {
-  check.values("inp", inp);
-  check.like("out", out, inp);
-  check.f32("weight", weight, kTaps + 1, inp.cols);
-  check_seen(check, seen, inp.rows);
-  AXONN_CHECK(out.data != inp.data && !(adjoint && seen.slots.data), check.operation,
-              ": out is inp, or adjoint with slots");
-  if (seen.slots.data) check.typed("kept", kept, inp.dtype, kept.rows, inp.cols);
-  with_type(inp.dtype, [&]<typename T>(T) {
-    launch.rows({inp.rows, inp.cols, width(inp)},
-                rowwise::ConvolutionKernel<T>{out, inp, kept, weight, rowwise::Seen(seen), inp.rows,
-                                              width(inp), adjoint});
-  });
-}
-
-void CausalConvolutionWeights::run(auto launch, const Checker& check) const {
-  constexpr int kTaps = CausalConvolution::kTaps;
-  check.values("inp", inp);
-  check.like("d_out", d_out, inp);
-  check.f32("d_weight", d_weight, kTaps, inp.cols);
-  check_seen(check, seen, inp.rows);
-  with_type(inp.dtype, [&]<typename T>(T) {
-    for (int distance = 0; distance < kTaps && distance < inp.rows; ++distance) {
-      const std::int64_t R = inp.rows - distance;
-      const Matrix<const T> d = d_out.row_range(distance, R), x = inp.row_range(0, R);
-      const std::array<float*, 1> to{address<float>(d_weight.row_range(kTaps - 1 - distance, 1))};
-      launch.columns(
-          rowwise::ColumnWork{R, inp.cols}, to, [&](const rowwise::RowBlocks<1>& blocks) {
-            return rowwise::ColumnPartials<1, rowwise::TapTerm, Matrix<const T>, Matrix<const T>>{
-                blocks, R, {rowwise::Seen(seen), distance}, {d, x}};
-          });
-    }
   });
 }
 

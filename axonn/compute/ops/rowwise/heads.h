@@ -75,13 +75,16 @@ struct KeepHeadsKernel {
 constexpr std::int64_t kChunkRows = 256;
 struct ChunkStartsKernel {
   std::int32_t* out;
-  const std::int32_t *positions, *starts;  // or null
+  const std::int32_t *positions, *starts, *blocks;  // or null
   std::int64_t rows, chunk, length;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t block) const {
     const std::int64_t first = block * kChunkRows, left = rows - first;
     team.each(static_cast<int>(left < kChunkRows ? left : kChunkRows), [=, this](int i) {
-      const std::int64_t row = first + i, at = row_remainder(row, length),
+      const std::int64_t row = first + i,
+                         at = blocks ? blocks[row / kSequenceBlock] * kSequenceBlock +
+                                           row % kSequenceBlock
+                                     : row_remainder(row, length),
                          position = positions ? positions[row] : at,
                          begin = at - row_remainder(position, chunk),
                          start = starts ? starts[row] : 0;
@@ -238,6 +241,7 @@ void ChunkStarts::run(auto launch, const Checker& check) const {
   check.ids("out", out, out.cols);
   if (positions.data) check.ids("positions", positions, out.cols);
   if (starts.data) check.ids("starts", starts, out.cols);
+  if (blocks.data) check.ids("blocks", blocks, out.cols / kSequenceBlock);
   AXONN_CHECK(chunk > 0 && length > 0, "chunk_starts: chunks of ", chunk,
               " positions, sequences of ", length, ", want more than 0");
   const auto of = [](const View& view) {
@@ -246,7 +250,7 @@ void ChunkStarts::run(auto launch, const Checker& check) const {
   const std::int64_t each = rowwise::kChunkRows;
   launch.rows({(out.cols + each - 1) / each, each, each},
               rowwise::ChunkStartsKernel{address<std::int32_t>(out), of(positions), of(starts),
-                                         out.cols, chunk, length});
+                                         of(blocks), out.cols, chunk, length});
 }
 
 void CopyHeads::run(auto launch, const Checker& check) const {

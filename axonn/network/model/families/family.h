@@ -132,10 +132,13 @@ struct ModelType {
     bool caps = false;  ///< ModelConfig::score_cap and logit_cap
   } scale_keys = {};
   bool groups_experts = false;  ///< n_group and topk_group: ModelConfig::expert_groups
-  /// Folders may have layers that predict further tokens, which transformers passes over: named as
-  /// those behind num_hidden_layers, num_nextn_predict_layers many (ModelConfig::mtp_layers), or in
-  /// another way, so that they are passed over here, too.
-  enum class Further { none, layers, others } further = Further::none;
+  /// Folders may have layers that predict further tokens (ModelConfig::mtp_layers), which
+  /// transformers passes over.
+  struct Further {
+    const char* key = nullptr;  ///< says how many; null: there are none
+    std::int64_t silent = 0;    ///< how many there may be without the key; the weights tell
+    bool named = false;  ///< at most one, called mtp; else they are layers behind the model's
+  } further = {};
   /// A model is of this type if ModelConfig::type says so; norms of queries and keys and an MLP
   /// beside experts are as it likes.
   bool is_named = false;

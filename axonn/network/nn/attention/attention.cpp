@@ -14,7 +14,7 @@ namespace axonn {
 namespace {
 
 Attention forward_args(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
-                       const Tensor& out, const Tensor& stats, const Tensor& chunks) {
+                       const Tensor& out, const Tensor& stats, const Tensor& starts) {
   const View all = qkv.value.view();
   return {.q = at.q(all),
           .k = at.k(all),
@@ -29,19 +29,7 @@ Attention forward_args(const Context& ctx, const LocalHeads& at, const Chunk& qk
           .window = at.window,
           .scale = at.scale,
           .cap = at.cap,
-          .starts = of_rows_here(ctx, qkv, at.chunks ? chunks : qkv.rows.start)};
-}
-
-/// Where the chunk of each row begins, as Rows::start; empty without chunks.
-Tensor chunk_starts(const Context& ctx, const LocalHeads& at, const Rows& rows) {
-  if (!at.chunks) return {};
-  Tensor starts = ctx.empty(1, rows.count(), DType::i32);
-  ctx.backend.run(ops::ChunkStarts{.out = starts.view(),
-                                   .positions = rows.position.view(),
-                                   .starts = rows.start.view(),
-                                   .chunk = at.window,
-                                   .length = rows.positions});
-  return starts;
+          .starts = of_rows_here(ctx, qkv, starts)};
 }
 
 const Heads& checked(const Heads& h) {
@@ -165,14 +153,14 @@ Var attention(const Context& context, const Var& qkv, const Heads& heads, const 
     if (in.rows.share) return shared_attention(ctx, at, in, sinks);
     if (auto out = cached_chunk(ctx, at, in, sinks)) return *std::move(out);
     const auto kernel = [ctx, at](const Chunk& inp, const Tensor& out, const Tensor& stats) {
-      const Tensor chunks = chunk_starts(ctx, at, inp.rows);
-      ctx.backend.attention(forward_args(ctx, at, inp, out, stats, chunks));
+      const Tensor starts = first_seen(ctx, at, inp.rows);
+      ctx.backend.attention(forward_args(ctx, at, inp, out, stats, starts));
     };
     const auto backward = [ctx, at](const Chunk& inp, const Tensor& out, const Tensor& stats,
                                     const Tensor& d_out, const Tensor& d_qkv) {
       const View d = d_qkv.view();
-      const Tensor chunks = chunk_starts(ctx, at, inp.rows);
-      ctx.backend.attention_backward({.forward = forward_args(ctx, at, inp, out, stats, chunks),
+      const Tensor starts = first_seen(ctx, at, inp.rows);
+      ctx.backend.attention_backward({.forward = forward_args(ctx, at, inp, out, stats, starts),
                                       .d_out = d_out.view(),
                                       .d_q = at.q(d),
                                       .d_k = at.k(d),
@@ -204,7 +192,7 @@ void KeyValueCache::begin_pass(const Context& ctx, std::span<const std::int32_t>
       if (rows[r] >= 0 && positions[r] + most <= last[rows[r]]) rows[r] = -1;
     return ctx.on_device(rows);
   };
-  slots_ = {ctx.on_device(slots), latest(options_.entries), latest(kKeptInputs)};
+  slots_ = {ctx.on_device(slots), latest(options_.entries), latest(options_.inputs)};
   reads_ = reads;
   next_ = next_recurrent_ = 0;
 }
@@ -214,7 +202,7 @@ const KeyValueCache::Recurrent& KeyValueCache::recurrent(const Context& ctx, std
                                                          std::int64_t channels) {
   if (next_recurrent_ == recurrent_.size())
     recurrent_.push_back({ctx.zeros(options_.slots * heads, width, DType::f32),
-                          ctx.zeros(options_.slots * kKeptInputs, channels, ctx.dtype)});
+                          ctx.zeros(options_.slots * options_.inputs, channels, ctx.dtype)});
   return recurrent_[next_recurrent_++];
 }
 

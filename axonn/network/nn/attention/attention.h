@@ -112,12 +112,11 @@ Var attention(const Context& ctx, const Var& qkv, const Heads& heads, const Sink
 ///   keys, values  (slots · k · entries, D) each, of every layer
 class KeyValueCache {
  public:
-  /// Positions whose inputs a recurrent layer keeps beside its states.
-  static constexpr int kKeptInputs = ops::CausalConvolution::kTaps - 1;
-
   struct Options {
     std::int64_t slots = 1;
     std::int64_t entries = 0;  ///< positions that a slot holds
+    /// Positions whose inputs a recurrent layer keeps beside its states (DeltaNet::kept_inputs()).
+    std::int64_t inputs = 0;
     bool latents = false;
   };
   /// The keys and values that attention() reads in a pass.
@@ -137,7 +136,7 @@ class KeyValueCache {
                   std::span<const std::int32_t> positions, Reads reads);
 
   /// The slots of a pass's rows, (1, R) i32 each; negative: of no sequence, in `kept` not stored.
-  /// `last`: those of the last kKeptInputs rows of each slot, others negative.
+  /// `last`: those of the last Options::inputs rows of each slot, others negative.
   struct RowSlots {
     Tensor all, kept, last;
   };
@@ -156,7 +155,7 @@ class KeyValueCache {
   /// What a layer keeps of each slot.
   struct Recurrent {
     Tensor states;  ///< (slots · heads, width) f32
-    Tensor inputs;  ///< (slots · kKeptInputs, channels)
+    Tensor inputs;  ///< (slots · Options::inputs, channels)
   };
   /// That of the next such layer of the pass, with as many heads, columns of a head's state, and
   /// channels.

@@ -11,7 +11,10 @@ namespace axonn {
 
 namespace {
 
-constexpr int kMostTaps = ops::CausalConvolution::kTaps;
+constexpr int kMostTaps = ops::CausalConvolution::kMostTaps;
+
+/// Taps of the operation that computes the convolution.
+int held_taps(const DeltaSizes& sizes) { return ops::CausalConvolution::held_by(sizes.taps); }
 
 /// The heads whose cut is that of all products.
 Heads heads_of_sizes(const DeltaSizes& sizes) {
@@ -174,7 +177,7 @@ struct DeltaNet::Parts {
 
 /// What the products become before the delta rule.
 struct DeltaNet::Made {
-  Tensor taps;               // (kMostTaps + 1, channels) f32
+  Tensor taps;               // (J + 1, channels) f32 of the convolution's J taps
   Tensor convolved, active;  // (R, channels), before and after silu
   Tensor q, k;               // (R, keys)
   Tensor decay, beta;        // (R, h) f32
@@ -223,6 +226,8 @@ DeltaNet::DeltaNet(ParameterGroup& group, const std::string& name, const Options
                       .init_mean = 1});
 }
 
+std::int64_t DeltaNet::kept_inputs(const DeltaSizes& sizes) { return held_taps(sizes) - 1; }
+
 std::int64_t DeltaNet::slot_bytes(const DeltaSizes& sizes, const Grid& grid, DType dtype) {
   const Heads heads = heads_of_sizes(sizes);
   const int x = grid.extent(Axis::x),
@@ -230,7 +235,7 @@ std::int64_t DeltaNet::slot_bytes(const DeltaSizes& sizes, const Grid& grid, DTy
   const std::int64_t values = heads.query_heads(ways) * sizes.value_dim,
                      keys = shared_room(sizes.key_heads, sizes.value_heads, ways) * sizes.key_dim;
   return values * (sizes.key_dim + 2) * bytes_of(DType::f32) +
-         KeyValueCache::kKeptInputs * (2 * keys + values) * bytes_of(dtype);
+         kept_inputs(sizes) * (2 * keys + values) * bytes_of(dtype);
 }
 
 Var DeltaNet::operator()(const Context& context, const Var& inp) const {
@@ -249,6 +254,8 @@ Chunk DeltaNet::forward(const Context& ctx, const Chunk& products) const {
                 ": a cache needs whole sequences on each rank; generate with ",
                 "parallelism.context = 1");
     const auto& kept = cache->recurrent(ctx, at.heads.heads, (at.K + 2) * at.V, at.channels);
+    AXONN_CHECK(cache->options().inputs == kept_inputs(sizes_), taps_->spec().name, ": a cache of ",
+                cache->options().inputs, " inputs, wanted ", kept_inputs(sizes_));
     const ops::SeenRows seen{.slots = cache->slots().all.view(),
                              .position = products.rows.position.view()};
     const Tensor recalled = recall(ctx, at, make(ctx, at, products, seen, &kept), kept.states);
@@ -271,8 +278,9 @@ Chunk DeltaNet::forward(const Context& ctx, const Chunk& products) const {
 
 /// The weights of the convolution as the operation takes them.
 Tensor DeltaNet::taps(const Context& ctx, const Columns& at) const {
-  Tensor all = ctx.zeros(kMostTaps + 1, at.channels, DType::f32);
-  const View used = all.view().row_range(kMostTaps - sizes_.taps, sizes_.taps);
+  const int held = held_taps(sizes_);
+  Tensor all = ctx.zeros(held + 1, at.channels, DType::f32);
+  const View used = all.view().row_range(held - sizes_.taps, sizes_.taps);
   at.for_channels([&](std::int64_t row, std::int64_t col, std::int64_t count) {
     ctx.backend.run(
         ops::Transpose{used.col_range(col, count), taps_->weight().row_range(row, count)});
@@ -312,7 +320,7 @@ DeltaNet::Made DeltaNet::make(const Context& ctx, const Columns& at, const Chunk
                                    .inp = at.convolved(all),
                                    .slots = cache->slots().last.view(),
                                    .positions = made.seen.position,
-                                   .entries = KeyValueCache::kKeptInputs});
+                                   .entries = kept_inputs(sizes_)});
   ctx.backend.run(
       ops::Activation{made.active.view(), made.convolved.view(), ops::ActivationKind::silu});
   made.of_q = {made.q.view(), at.q(made.active.view()), made.one_q.view(),
@@ -434,10 +442,11 @@ void DeltaNet::convolution_backward(const Context& ctx, const Columns& at, const
                                          .seen = made.seen,
                                          .adjoint = true});
   if (!adds_gradient(ctx, *taps_, products.placement)) return;
-  const Tensor d_taps = ctx.zeros(kMostTaps, at.channels, DType::f32);
+  const int held = held_taps(sizes_);
+  const Tensor d_taps = ctx.zeros(held, at.channels, DType::f32);
   ctx.backend.run(ops::CausalConvolutionWeights{d_taps.view(), d_convolved,
                                                 at.convolved(products.value.view()), made.seen});
-  const View used = d_taps.view().row_range(kMostTaps - sizes_.taps, sizes_.taps);
+  const View used = d_taps.view().row_range(held - sizes_.taps, sizes_.taps);
   at.for_channels([&](std::int64_t row, std::int64_t col, std::int64_t count) {
     ctx.backend.run(ops::Transpose{taps_->gradient(ctx).row_range(row, count),
                                    used.col_range(col, count), true});

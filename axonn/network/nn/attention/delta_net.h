@@ -48,6 +48,8 @@ class DeltaNet {
   /// (R, N·V). Throws Error for a cache of sequences that ranks share.
   Var operator()(const Context& ctx, const Var& inp) const;
 
+  /// Positions whose inputs a layer of these sizes keeps in a KeyValueCache.
+  static std::int64_t kept_inputs(const DeltaSizes& sizes);
   /// Bytes that a layer of these sizes takes on this rank in a slot of a KeyValueCache.
   static std::int64_t slot_bytes(const DeltaSizes& sizes, const Grid& grid, DType dtype);
 

@@ -50,6 +50,7 @@ class SharedSequences {
     const auto numbers = std::span(share_.numbers).subspan(first * each, sequences_ * each);
     runs_ = QueryRuns::of(numbers, sequences_, share_.first_key);
     pairs_ = attention_pairs(numbers, at.window);
+    starts_ = first_seen(ctx, at, qkv.rows);
     const std::int64_t pieces =
         ctx.scheduling().run.overlap.context ? std::min(at.room, kMostPieces) : 1;
     for (std::int64_t i = 0; i < pieces; ++i)
@@ -138,7 +139,7 @@ class SharedSequences {
             .window = at_.window,
             .scale = at_.scale,
             .cap = at_.cap,
-            .starts = of_rows_here(ctx_, qkv_, qkv_.rows.start),
+            .starts = of_rows_here(ctx_, qkv_, starts_),
             .query_blocks = blocks_,
             .runs = runs_,
             .pairs = pairs_};
@@ -158,7 +159,7 @@ class SharedSequences {
   const Context& ctx_;
   const LocalHeads& at_;
   const Chunk& qkv_;
-  Tensor out_, stats_;
+  Tensor out_, stats_, starts_;
   const SequenceShare& share_;
   std::int64_t sequences_, pairs_;
   View blocks_;  // of these sequences
@@ -169,12 +170,23 @@ class SharedSequences {
 
 }  // namespace
 
+Tensor first_seen(const Context& ctx, const LocalHeads& at, const Rows& rows) {
+  if (!at.chunks) return rows.start;
+  Tensor starts = ctx.empty(1, rows.count(), DType::i32);
+  ctx.backend.run(ops::ChunkStarts{.out = starts.view(),
+                                   .positions = rows.position.view(),
+                                   .starts = rows.start.view(),
+                                   .blocks = rows.share ? rows.share->blocks.view() : View{},
+                                   .chunk = at.window,
+                                   .length = rows.positions});
+  return starts;
+}
+
 Chunk shared_attention(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
                        const Sinks* sinks) {
   AXONN_CHECK(!ctx.find<KeyValueCache>(),
               "attention: a cache needs whole sequences on each rank; generate with ",
               "parallelism.context = 1");
-  AXONN_CHECK(!at.chunks, "attention: chunks need whole sequences on each rank");
   return attention_chunk(
       ctx, at, qkv, sinks,
       {.forward = [ctx, at](

@@ -15,6 +15,10 @@ struct AttentionKernels {
       backward;
 };
 
+/// The first position of its sequence that each row sees, (1, R) i32: Rows::start, or where the
+/// row's chunk begins. Empty: 0.
+Tensor first_seen(const Context& ctx, const LocalHeads& at, const Rows& rows);
+
 /// Attention of a chunk by these kernels, with its backward; backward may make the result again.
 Chunk attention_chunk(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
                       const Sinks* sinks, const AttentionKernels& kernels);

@@ -298,7 +298,7 @@ std::vector<ModelType> deepseek_types() {
            .rope_keys = {.pairs = true},
            .scale_keys = {.attention = true},
            .groups_experts = true,
-           .further = ModelType::Further::layers,
+           .further = {.key = "num_nextn_predict_layers"},
            .is_named = true,
            .dense_or_experts = true,
            .known = known_deepseeks_3,

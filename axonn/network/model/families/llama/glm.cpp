@@ -123,7 +123,7 @@ std::vector<ModelType> glm_types() {
            .bias_keys = {.qkv = true},
            .rope_keys = {.part = true},
            .groups_experts = true,
-           .further = ModelType::Further::layers,
+           .further = {.key = "num_nextn_predict_layers"},
            .is_named = true,
            .dense_or_experts = true,
            .read = read_glm_moe,

@@ -394,10 +394,6 @@ class Llama final : public Decoder {
       window_rope_ = rope_of(
           config, config.window_rope_theta > 0 ? config.window_rope_theta : config.rope_theta,
           config.window_rope_scaling ? config.rope : RopeScaling{}, config.head_width());
-    if (config.window_chunks && grid.shape().context > 1)
-      refuse("[parallelism] context = ", grid.shape().context,
-             ": ranks cannot share sequences whose positions see their own chunk alone ",
-             "(model.window_chunks); set context to 1");
     for (std::int64_t i = 0; i < config.layers; ++i) add(block(config, grid, i));
     for (std::int64_t i = config.layers; i < config.layers + config.mtp_layers; ++i)
       add_mtp(std::make_unique<MtpLayer>(config, grid, name_of(i), norm_of(config),

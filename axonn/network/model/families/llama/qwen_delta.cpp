@@ -51,10 +51,11 @@ void read_delta(const JsonReader& file, ModelConfig& model, Unsupported& unsuppo
   size("linear_key_head_dim", model.delta.key_dim);
   size("linear_value_head_dim", model.delta.value_dim);
   size("linear_conv_kernel_dim", model.delta.taps);
-  if (model.delta.taps < 2 || model.delta.taps > 4)
+  if (model.delta.taps < 2 || model.delta.taps > ops::CausalConvolution::kMostTaps)
     unsupported.push_back(concat("linear_conv_kernel_dim = ", model.delta.taps));
   model.delta_layers = read_delta_layers(file, model, unsupported);
   if (!file.flag("attn_output_gate", true)) unsupported.emplace_back("attn_output_gate = false");
+  if (file.flag("mtp_use_dedicated_embeddings", false)) model.mtp_layers = 0;  // passed over
 }
 
 void write_delta(const ModelConfig& model, JsonObject& out) {
@@ -114,6 +115,11 @@ void rename_qwen3_next(const ModelConfig& model, const std::string& parameter, S
   join("linear_attn.in_proj_a.weight", kGates, 2 * group, group);
 }
 
+/// Whether all layers have experts, or none has.
+bool all_alike(const ModelConfig& model) {
+  return model.experts == 0 || (model.expert_step == 1 && model.dense_layers.empty());
+}
+
 void read_delta_moe(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
   read_delta(file, model, unsupported);
   const std::int64_t ffn = model.expert_ffn, step = model.expert_step;
@@ -128,6 +134,7 @@ void read_delta_moe(const JsonReader& file, ModelConfig& model, Unsupported& uns
   model.expert_step = file.integer({"decoder_sparse_step"}, kMostLayers).value_or(step);
   model.dense_layers = file.integers("mlp_only_layers");
   model.expert_norm = file.flag("norm_topk_prob", true);
+  if (!all_alike(model)) model.mtp_layers = 0;  // no file says whether that layer has experts
 }
 
 void write_delta_moe(const ModelConfig& model, JsonObject& out) {
@@ -150,6 +157,8 @@ void write_qwen3_next(const ModelConfig& model, JsonObject& out) {
 void check_delta_moe(const ModelConfig& model, Unsupported& unsupported) {
   check_delta(model, unsupported);
   check_router(model, unsupported);
+  if (model.mtp_layers > 0 && !all_alike(model))
+    unsupported.emplace_back("mtp_layers with layers without experts");
 }
 
 void check_qwen3_5_moe(const ModelConfig& model, Unsupported& unsupported) {
@@ -349,7 +358,7 @@ std::vector<ModelType> qwen_delta_types() {
            .defaults = dense,
            .bias_keys = {.attention = true},
            .rope_keys = {.part = true, .sections = true},
-           .further = ModelType::Further::others,
+           .further = {.key = "mtp_num_hidden_layers", .silent = 1, .named = true},
            .fits = no_layer_slides,
            .known = known_qwens_3_5,
            .read = read_delta,
@@ -362,7 +371,7 @@ std::vector<ModelType> qwen_delta_types() {
            .defaults = moe,
            .bias_keys = {.attention = true},
            .rope_keys = {.part = true, .sections = true},
-           .further = ModelType::Further::others,
+           .further = {.key = "mtp_num_hidden_layers", .silent = 1, .named = true},
            .is_named = true,
            .fits = no_layer_slides,
            .known = known_qwens_3_5_moe,
@@ -376,7 +385,7 @@ std::vector<ModelType> qwen_delta_types() {
            .defaults = next,
            .bias_keys = {.attention = true},
            .rope_keys = {.part = true},
-           .further = ModelType::Further::others,
+           .further = {.key = "num_nextn_predict_layers", .silent = 1, .named = true},
            .is_named = true,
            .dense_or_experts = true,
            .fits = no_layer_slides,

@@ -62,6 +62,23 @@ StoredName stored_expert(const ModelConfig& model, const std::string& parameter,
                      .first = of.expert * rows + (of.matrix == ".up_proj" ? width : 0)}};
 }
 
+/// The names of the layer that predicts further tokens, of types that call it mtp.
+void rename_further(const ModelConfig& model, StoredName& stored) {
+  constexpr std::array<std::array<std::string_view, 2>, 4> kOwn = {
+      {{"enorm.weight", "pre_fc_norm_embedding.weight"},
+       {"hnorm.weight", "pre_fc_norm_hidden.weight"},
+       {"eh_proj.weight", "fc.weight"},
+       {"shared_head.norm.weight", "norm.weight"}}};
+  const std::string layer = concat("model.layers.", model.layers, '.');
+  for (auto* const names : {&stored.names, &stored.joined.names})
+    for (std::string& name : *names) {
+      if (!name.starts_with(layer)) continue;
+      const std::string rest = name.substr(layer.size());
+      const auto* const own = std::ranges::find(kOwn, rest, [](const auto& of) { return of[0]; });
+      name = own == kOwn.end() ? concat("mtp.layers.0.", rest) : concat("mtp.", (*own)[1]);
+    }
+}
+
 /// Adds the names that a model has if it was saved without its head, or inside a model that also
 /// sees images.
 void add_other_prefixes(std::vector<std::string>& names) {
@@ -412,11 +429,7 @@ std::string llama_type_options(const ModelConfig& model) {
   return join(options);
 }
 
-namespace {
-
-constexpr const char* kMtpKey = "num_nextn_predict_layers";
-
-}  // namespace
+namespace {}  // namespace
 
 ModelConfig read_llama(const JsonReader& file, const ModelType& type, Unsupported& unsupported) {
   ModelConfig model = type.defaults;
@@ -449,13 +462,14 @@ ModelConfig read_llama(const JsonReader& file, const ModelType& type, Unsupporte
   const std::string activation = file.text({activation_key(model)}, activation_name(model));
   if (activation != activation_name(model))
     unsupported.push_back("hidden_act '" + activation + "'");
-  if (type.further == ModelType::Further::layers)
-    model.mtp_layers = file.zero_or(kMtpKey, kMostLayers, 0);
+  if (type.further.key)
+    model.mtp_layers =
+        file.zero_or(type.further.key, type.further.named ? 1 : kMostLayers, type.further.silent);
   return model;
 }
 
 void write_llama(const ModelConfig& model, const ModelType& type, JsonObject& out) {
-  if (type.further == ModelType::Further::layers) out[kMtpKey] = model.mtp_layers;
+  if (type.further.key) out[type.further.key] = model.mtp_layers;
   out.update({{"attention_dropout", 0.0},
               {"head_dim", model.head_width()},
               {activation_key(model), activation_name(model)},
@@ -477,7 +491,7 @@ void write_llama(const ModelConfig& model, const ModelType& type, JsonObject& ou
 }
 
 void check_llama(const ModelConfig& model, const ModelType& type, Unsupported& unsupported) {
-  if (model.mtp_layers > 0 && type.further != ModelType::Further::layers)
+  if (model.mtp_layers > (type.further.named ? 1 : type.further.key ? kMostLayers : 0))
     unsupported.push_back(concat("mtp_layers = ", model.mtp_layers));
   if (some_layers_slide(model) && !type.by_layer.windows) unsupported.emplace_back("full_layers");
   if (model.has_window_rope() && !type.by_layer.ropes)
@@ -493,6 +507,7 @@ StoredName llama_stored_name(const ModelConfig& model, const ModelType* type,
   StoredName stored{.names = {parameter}};
   if (const auto expert = expert_name(parameter)) stored = stored_expert(model, parameter, *expert);
   if (type && type->rename) type->rename(model, parameter, stored);
+  if (type && type->further.named) rename_further(model, stored);
   add_other_prefixes(stored.names);
   add_other_prefixes(stored.joined.names);
   return stored;

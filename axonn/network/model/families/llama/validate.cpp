@@ -217,7 +217,6 @@ void validate_mtp(const ModelConfig& model) {
              " is not supported; leave one of them out");
   };
   forbid(model.window > 0, "window");
-  forbid(!model.delta_layers.empty(), "delta_layers");
   forbid(model.full_head_dim > 0, "full_head_dim");
   forbid(model.shared_kv_layers > 0, "shared_kv_layers");
   forbid(model.layer_input > 0, "layer_input");
