@@ -152,6 +152,17 @@ def travel(roads, rng, keys, grid, lora):
     for name, (kind, sizes, values) in one.tensors.items():
         if other.tensors[name][:2] != (kind, sizes) or (other.tensors[name][2] != values).any():
             raise Lost(f"{name} in GGUF differs between checkpoint and folder")
+    architecture = one.keys["general.architecture"]
+    if one.keys[architecture + ".context_length"] < LENGTH:
+        return  # llama.cpp has no window there, and the file states so many positions
+    try:
+        near = roads.loss(roads.folder / "0.gguf")
+    except Refused as why:
+        if architecture != "apertus":  # whose numbers are keys
+            raise Lost(f"its GGUF file is not read: {why}") from None
+    else:
+        if abs(near - want) > 2e-6 * want:
+            raise Lost(f"the GGUF file has the loss {near}, the checkpoint {want}")
 
 
 def attempt(roads, rng):

@@ -36,8 +36,8 @@ struct SeenRows {
   View position = {};          ///< (1, R) i32, with slots
 };
 
-/// A causal convolution of each column on its own: out[r] = the sum over the J taps j of weight[j] ·
-/// inp[r - J + 1 + j], where rows that row r does not see are 0. `adjoint`: the other way round,
+/// A causal convolution of each column on its own: out[r] = the sum over the J taps j of weight[j]
+/// · inp[r - J + 1 + j], where rows that row r does not see are 0. `adjoint`: the other way round,
 /// out[r] = the sum of weight[j] · inp[r + J - 1 - j], as the gradient of the input needs it.
 struct CausalConvolution {
   static constexpr int kMostTaps = 16;

@@ -1,151 +1,24 @@
 #include "axonn/network/model/gguf_source.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "axonn/data/storage/gguf_blocks.h"
 #include "axonn/foundation/base/check.h"
-#include "axonn/foundation/base/utf8.h"
 #include "axonn/network/model/families/family.h"
+#include "axonn/network/model/gguf_keys.h"
 #include "axonn/network/model/gguf_tensors.h"
-#include "axonn/network/model/hugging_face.h"
-#include "axonn/network/nn/attention/rope.h"
 
 namespace axonn {
 
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr const char* kFactors = "rope_freqs.weight";
-constexpr const char* kHead = "output.weight";
-constexpr const char* kRemedy = "; convert the model's Hugging Face folder in its place";
-
-/// The name of a key in config.json.
-struct NamedKey {
-  std::string_view gguf, hugging_face;
-};
-
-constexpr std::array<NamedKey, 11> kIntegers = {{{"block_count", "num_hidden_layers"},
-                                                 {"context_length", "max_position_embeddings"},
-                                                 {"embedding_length", "hidden_size"},
-                                                 {"feed_forward_length", "intermediate_size"},
-                                                 {"attention.head_count", "num_attention_heads"},
-                                                 {"attention.head_count_kv", "num_key_value_heads"},
-                                                 {"attention.key_length", "head_dim"},
-                                                 {"expert_used_count", "num_experts_per_tok"},
-                                                 {"expert_count", "num_experts"},
-                                                 {"expert_feed_forward_length", ""},
-                                                 {"attention.sliding_window", "sliding_window"}}};
-constexpr std::array<NamedKey, 3> kNumbers = {
-    {{"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
-     {"attention.layer_norm_epsilon", "layer_norm_epsilon"},
-     {"rope.freq_base", "rope_theta"}}};
-
-/// Keys that follow from others, and are compared with them.
-constexpr std::array<std::string_view, 3> kRepeated = {"attention.value_length",
-                                                       "rope.dimension_count", "vocab_size"};
-
-/// An architecture, and the model_type of its models without experts and with them.
-struct GgufArchitecture {
-  std::string_view name, dense, routed;
-};
-constexpr std::array<GgufArchitecture, 6> kArchitectures = {{{"llama", "llama", "mixtral"},
-                                                             {"gpt2", "gpt2", ""},
-                                                             {"qwen2", "qwen2", ""},
-                                                             {"qwen3", "qwen3", ""},
-                                                             {"qwen3moe", "", "qwen3_moe"},
-                                                             {"olmoe", "", "olmoe"}}};
-
-class ConfigReader {
- public:
-  explicit ConfigReader(const GgufFile& file)
-      : file_(file), architecture_(file.text("general.architecture").value_or("")) {}
-
-  Json read() {
-    const std::string_view type = model_type();
-    Json out{{"model_type", type}};
-    for (const auto& [gguf, hugging_face] : kIntegers)
-      if (const auto value = file_.integer(key(gguf)); value && !hugging_face.empty())
-        out[hugging_face] = *value;
-    for (const auto& [gguf, hugging_face] : kNumbers)
-      if (const auto value = file_.number(key(gguf))) out[hugging_face] = exact(*value);
-    const auto embedding = file_.tensors().find("token_embd.weight");
-    if (embedding == file_.tensors().end() || embedding->second.sizes.size() != 2)
-      refuse(file_.path(), " has no matrix token_embd.weight; is it a language model?");
-    out["vocab_size"] = embedding->second.sizes[1];
-    out["tie_word_embeddings"] = !file_.tensors().contains(kHead);
-    if (type == "gpt2") out["n_inner"] = out["intermediate_size"];
-    if (type == "mixtral") out["num_local_experts"] = *file_.integer(key("expert_count"));
-    if (const auto width = file_.integer(key("expert_feed_forward_length")))
-      out["moe_intermediate_size"] = *width;
-    if (type == "qwen3_moe") out.update({{"norm_topk_prob", true}, {"decoder_sparse_step", 1}});
-    read_scaling(out);
-    check_keys();
-    return out;
-  }
-
- private:
-  std::string key(std::string_view name) const { return concat(architecture_, '.', name); }
-
-  std::string_view model_type() const {
-    const auto found = std::ranges::find(kArchitectures, architecture_, &GgufArchitecture::name);
-    const bool routed = file_.integer(key("expert_count")).value_or(0) > 0;
-    std::string_view type;
-    if (found != kArchitectures.end()) type = routed ? found->routed : found->dense;
-    if (!type.empty()) return type;
-    std::string names;
-    for (const GgufArchitecture& one : kArchitectures)
-      names += concat(names.empty() ? "" : ", ", one.name);
-    refuse(file_.path(), ": models of the architecture '", printable(architecture_), "'",
-           routed ? " with experts" : "", " are not read from GGUF; those of ", names, " are",
-           kRemedy);
-  }
-
-  /// Of a value that was rounded to f32, the shortest decimal: 1e-05 for 9.999999747e-06.
-  static double exact(double value) {
-    std::array<char, 32> text{};
-    std::to_chars(text.data(), text.data() + text.size() - 1, static_cast<float>(value));
-    return std::strtod(text.data(), nullptr);
-  }
-
-  void read_scaling(Json& out) const {
-    const std::string type = file_.text(key("rope.scaling.type")).value_or("none");
-    if (type == "none") return;
-    const auto factor = file_.number(key("rope.scaling.factor"));
-    if ((type != "linear" && type != "yarn") || !factor)
-      refuse(file_.path(), ": ", key("rope.scaling.type"), " is '", printable(type),
-             "', which is not read", kRemedy);
-    out["rope_scaling"] = {{"rope_type", type}, {"factor", exact(*factor)}};
-    if (const auto positions = file_.integer(key("rope.scaling.original_context_length")))
-      out["rope_scaling"]["original_max_position_embeddings"] = *positions;
-  }
-
-  /// Refuses keys of the architecture that are not read.
-  void check_keys() const {
-    std::set<std::string, std::less<>> known{key("rope.scaling.type"), key("rope.scaling.factor"),
-                                             key("rope.scaling.original_context_length")};
-    for (const auto& [gguf, hugging_face] : kIntegers) known.insert(key(gguf));
-    for (const auto& [gguf, hugging_face] : kNumbers) known.insert(key(gguf));
-    for (const std::string_view one : kRepeated) known.insert(key(one));
-    std::vector<std::string> unread;
-    for (const auto& [name, value] : file_.keys())
-      if (name.starts_with(architecture_ + '.') && !known.contains(name)) unread.push_back(name);
-    if (!unread.empty())
-      refuse(file_.path(), ": not read, but they may change the model: ", join(unread), kRemedy);
-  }
-
-  const GgufFile& file_;
-  std::string architecture_;
-};
+constexpr std::string_view kGateUp = "_gate_up_exps.";
 
 /// Elements of a tensor of a type that is read.
 class TensorValues {
@@ -204,7 +77,8 @@ class GgufSource final : public ParameterSource {
       if (tensor.values.empty()) place(tensor, differences);
     }
     for (const auto& [name, tensor] : file_->tensors())
-      if (!known.contains(name)) differences.add(name, " is not known");
+      if (!known.contains(name) && !is_further(name, model.layers) && !is_gate_up(name, known))
+        differences.add(name, " is not known");
     differences.refuse_if_any(concat(path(), " does not hold the tensors that its keys describe"));
   }
 
@@ -229,23 +103,120 @@ class GgufSource final : public ParameterSource {
   }
 
  private:
-  struct Place {
-    TensorValues values;
-    std::int64_t first = 0, cols = 1;  ///< element 0 of the parameter is element `first`
-    std::int64_t interleaved = 0;      ///< as in GgufTensor
-    float plus = 0;
-
-    /// The row of the file that is this row of the parameter.
-    std::int64_t row(std::int64_t r) const {
-      if (interleaved == 0) return r;
-      const std::int64_t half = interleaved / 2, in = r % interleaved;
-      return r - in + in % half * 2 + in / half;
+  /// Where the elements of a parameter, or of some of its rows, lie in a tensor.
+  class Place {
+   public:
+    /// `before`: rows of the parameters before it in the tensor.
+    Place(const TensorValues& values, const GgufTensor& tensor, const StoredParameter& parameter,
+          std::int64_t before)
+        : values_(values), tensor_(tensor), rows_(parameter.rows), before_(before) {
+      for (const StoredParameter& one : tensor.more) all_ += one.rows;
+      all_ += tensor.parameter.rows;
     }
+
+    bool holds(std::int64_t row) const {
+      const auto& [of, first, count, transposed] = tensor_.heads;
+      return count == 0 || (row % of >= first && row % of < first + count);
+    }
+    /// Reads elements of a row that it holds, from column `col` on; returns the bytes.
+    std::int64_t read(std::int64_t row, std::int64_t col, std::span<float> out) const {
+      const std::int64_t bytes =
+          tensor_.heads.transposed ? read_of_head(row, col, out) : read_of_row(row, col, out);
+      for (float& value : out) {
+        if (tensor_.decays) value = std::log(-value);
+        value -= tensor_.plus;
+      }
+      return bytes;
+    }
+
+   private:
+    std::int64_t cols() const { return tensor_.parameter.cols; }
+
+    /// The row of the tensor that is this row of the parameter.
+    std::int64_t row_of(std::int64_t row) const {
+      if (const auto& heads = tensor_.heads; heads.count > 0)
+        return row / heads.of * heads.count + row % heads.of - heads.first;
+      if (const std::int64_t head = tensor_.interleaved; head > 0) {
+        const std::int64_t half = head / 2, in = row % head;
+        return before_ + row - in + in % half * 2 + in / half;
+      }
+      if (tensor_.turns > 1) {
+        const std::int64_t each = rows_ / tensor_.turns;
+        return row / each * (all_ / tensor_.turns) + before_ / tensor_.turns + row % each;
+      }
+      return tensor_.tiles.columns ? before_ + row : turned(before_ + row);
+    }
+    /// A row, or column, in the order of GgufTensor::tiles.
+    std::int64_t turned(std::int64_t at) const {
+      const auto& [groups, each, width, first, columns] = tensor_.tiles;
+      if (groups == 1 || at < first) return at;
+      const std::int64_t unit = (at - first) / width;
+      return first + (unit % each * groups + unit / each) * width + (at - first) % width;
+    }
+    std::int64_t read_of_row(std::int64_t row, std::int64_t col, std::span<float> out) const {
+      const std::int64_t begin = row_of(row) * cols();
+      if (!tensor_.tiles.columns) return values_.read(begin + col, out);
+      std::vector<float> whole(cols());
+      const std::int64_t bytes = values_.read(begin, whole);
+      for (float& value : out) value = whole[turned(col++)];
+      return bytes;
+    }
+    /// The matrix of a head is (columns, rows of the head); the last one is kept.
+    std::int64_t read_of_head(std::int64_t row, std::int64_t col, std::span<float> out) const {
+      const auto& heads = tensor_.heads;
+      const std::int64_t head = row / heads.of;
+      std::int64_t bytes = 0;
+      if (head != head_) {
+        matrix_.resize(heads.count * cols());
+        bytes = values_.read(head * heads.count * cols(), matrix_);
+        head_ = head;
+      }
+      for (float& value : out) value = matrix_[col++ * heads.count + row % heads.of - heads.first];
+      return bytes;
+    }
+
+    TensorValues values_;
+    GgufTensor tensor_;
+    std::int64_t rows_, before_, all_ = 0;
+    mutable std::vector<float> matrix_;  // of head_
+    mutable std::int64_t head_ = -1;
   };
 
+  /// Whether a tensor is of a block that predicts further tokens, behind `layers` ones.
+  bool is_further(std::string_view name, std::int64_t layers) const {
+    constexpr std::string_view kBlock = "blk.";
+    const std::int64_t further = GgufModelKeys(*file_).integer_or("nextn_predict_layers", 0);
+    std::int64_t block = -1;
+    if (name.starts_with(kBlock))
+      std::from_chars(name.data() + kBlock.size(), name.data() + name.size(), block);
+    return block >= layers && block < layers + further;
+  }
+
+  /// Whether a tensor has the rows of a known ffn_gate_exps, which the file lacks, and ffn_up_exps.
+  bool is_gate_up(std::string name, const std::set<std::string, std::less<>>& known) const {
+    const std::size_t at = name.find(kGateUp);
+    if (at == name.npos) return false;
+    name.replace(at, kGateUp.size(), "_gate_exps.");
+    return known.contains(name) && !file_->tensors().contains(name);
+  }
+  /// Whether sizes are the same but for ones at the end.
+  static bool same_sizes(std::vector<std::int64_t> some, std::vector<std::int64_t> others) {
+    for (auto* const sizes : {&some, &others})
+      while (sizes->size() > 1 && sizes->back() == 1) sizes->pop_back();
+    return some == others;
+  }
   /// Finds the parameters in a tensor.
   void place(const GgufTensor& wanted, Differences& differences) {
-    const auto found = file_->tensors().find(wanted.name);
+    auto found = file_->tensors().find(wanted.name);
+    // In some files the gate's rows of each expert come before those of ffn_up, in one tensor.
+    std::int64_t first = 0, parts = 1;
+    for (const std::string_view half : {"_gate_exps.", "_up_exps."})
+      if (const std::size_t at = wanted.name.find(half);
+          at != wanted.name.npos && found == file_->tensors().end()) {
+        found = file_->tensors().find(std::string(wanted.name).replace(at, half.size(), kGateUp));
+        first = half == "_up_exps." ? wanted.parameter.rows : 0;
+        parts = 2;
+      }
     if (found == file_->tensors().end()) return differences.add("there is no ", wanted.name);
     const GgufFile::Tensor& tensor = found->second;
     const GgufBlocks* const blocks = find_gguf_blocks(tensor.type);
@@ -253,35 +224,34 @@ class GgufSource final : public ParameterSource {
       return differences.add(wanted.name, " is of type ", tensor.type,
                              " of ggml, which is not read; quantize the model again as one of ",
                              gguf_block_names());
-    if (tensor.sizes != wanted.sizes() || wanted.heads.count > 0)
+    std::vector<std::int64_t> sizes = wanted.sizes();
+    if (parts > 1) sizes[1] *= parts;
+    if (!same_sizes(tensor.sizes, sizes))
       return differences.add(wanted.name, " has other sizes than ", wanted.parameter.name);
     std::int64_t count = 1;
     for (const std::int64_t size : tensor.sizes) count *= size;
     if (tensor.sizes[0] % blocks->values != 0 ||
         count / blocks->values * blocks->bytes > file_->bytes() - tensor.begin)
       return differences.add(wanted.name, " is cut short: the file is damaged");
-    Place at{.values = TensorValues(*file_, tensor, *blocks),
-             .cols = wanted.parameter.cols,
-             .interleaved = wanted.interleaved,
-             .plus = wanted.plus};
-    places_[wanted.parameter.name] = at;
-    at.first = wanted.parameter.count();
-    for (const StoredParameter& one : wanted.more) {
-      places_[one.name] = at;
-      at.first += one.count();
-    }
+    const TensorValues values(*file_, tensor, *blocks);
+    std::int64_t before = first;
+    const auto add = [&](const StoredParameter& one) {
+      places_[one.name].emplace_back(values, wanted, one, before);
+      before += parts * one.rows;
+    };
+    add(wanted.parameter);
+    std::ranges::for_each(wanted.more, add);
   }
 
-  std::int64_t read_elements(const Place& place, const Slice& slice, std::int64_t at,
-                             std::span<float> out) const {
+  static std::int64_t read_elements(const std::vector<Place>& places, const Slice& slice,
+                                    std::int64_t at, std::span<float> out) {
     std::int64_t bytes = 0;
     while (!out.empty()) {
       const std::int64_t row = slice.row + at / slice.cols, col = at % slice.cols,
                          count = std::min(std::ssize(out), slice.cols - col);
-      const auto part = out.first(static_cast<std::size_t>(count));
-      bytes += place.values.read(place.first + place.row(row) * place.cols + slice.col + col, part);
-      if (place.plus != 0)
-        for (float& value : part) value -= place.plus;
+      const auto place =
+          std::ranges::find_if(places, [&](const Place& one) { return one.holds(row); });
+      bytes += place->read(row, slice.col + col, out.first(static_cast<std::size_t>(count)));
       at += count;
       out = out.subspan(static_cast<std::size_t>(count));
     }
@@ -289,11 +259,12 @@ class GgufSource final : public ParameterSource {
   }
 
   std::shared_ptr<const GgufFile> file_;
-  std::map<std::string, Place, std::less<>> places_;  // by parameter
+  std::map<std::string, std::vector<Place>, std::less<>> places_;  // by parameter
 };
 
-/// The factors by which the file divides rotary frequencies; empty: it has none.
-std::vector<float> rotary_factors(const GgufFile& file) {
+}  // namespace
+
+std::vector<float> gguf_rotary_factors(const GgufFile& file) {
   const auto found = file.tensors().find(kFactors);
   if (found == file.tensors().end()) return {};
   const GgufFile::Tensor& tensor = found->second;
@@ -304,40 +275,6 @@ std::vector<float> rotary_factors(const GgufFile& file) {
   std::vector<float> factors(tensor.sizes[0]);
   TensorValues(file, tensor, *blocks).read(0, factors);
   return factors;
-}
-
-/// Finds the scaling of Llama 3.1 or 3.2 that has these factors.
-RopeScaling scaling_with(const std::vector<float>& factors, const ModelConfig& model,
-                         const std::string& path) {
-  RopeScaling scaling{.kind = RopeScalingKind::llama3};
-  const auto plain = rope_frequencies(model.head_width(), model.rope_theta, {});
-  for (const double factor : {8.0, 32.0}) {
-    scaling.factor = factor;
-    const auto scaled = rope_frequencies(model.head_width(), model.rope_theta, scaling);
-    bool same = factors.size() == plain.size();
-    for (std::size_t i = 0; same && i < plain.size(); ++i)
-      same = std::abs(plain[i] / scaled[i] / double{factors[i]} - 1) < 1e-5;
-    if (same) return scaling;
-  }
-  refuse(path, ": ", kFactors, " is of no known scaling (those of Llama 3.1 and 3.2 are known)",
-         kRemedy);
-}
-
-}  // namespace
-
-ModelConfig read_gguf_config(const GgufFile& file) {
-  const Json json = ConfigReader(file).read();
-  ModelConfig model = parse_hugging_face_config(json.dump(), file.path());
-  if (const auto factors = rotary_factors(file); !factors.empty())
-    model.rope = scaling_with(factors, model, file.path());
-  const std::string architecture = file.text("general.architecture").value_or("");
-  for (const auto& [key, wanted] : {std::pair{"attention.value_length", model.head_width()},
-                                    {"rope.dimension_count", model.head_width()},
-                                    {"vocab_size", model.vocab}})
-    if (const auto value = file.integer(concat(architecture, '.', key)); value && *value != wanted)
-      refuse(file.path(), ": ", architecture, '.', key, " is ", *value, ", wanted ", wanted,
-             kRemedy);
-  return model;
 }
 
 std::unique_ptr<ParameterSource> gguf_source(std::shared_ptr<const GgufFile> file,

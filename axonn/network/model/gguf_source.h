@@ -10,10 +10,9 @@
 
 namespace axonn {
 
-/// Reads the sizes of a model from the keys of a GGUF file, of the architectures llama (with
-/// experts Mixtral), gpt2, qwen2, qwen3, qwen3moe and olmoe. Throws UsageError for others, for keys
-/// of the architecture that are not read, and as parse_hugging_face_config().
-ModelConfig read_gguf_config(const GgufFile& file);
+/// The factors by which the file divides rotary frequencies; empty: it has none. Throws UsageError
+/// if the file is damaged.
+std::vector<float> gguf_rotary_factors(const GgufFile& file);
 
 /// The source of these parameters of a model in a GGUF file, as f32. Tensors have the names and the
 /// order of rows of gguf_tensors(), and any of gguf_block_types(). Throws UsageError that lists

@@ -139,19 +139,6 @@ FoundType type_of(const JsonReader& file) {
   refuse(file.place(), ": model_type is '", name, "'; supported are ", join(names));
 }
 
-void check_whole(const ModelConfig& model, const std::string& place) {
-  if (model.heads * model.head_width() > kMostColumns)
-    refuse(place, ": ", model.heads, " heads of ", model.head_width(), " are too wide");
-  const double experts = static_cast<double>(model.experts) * static_cast<double>(model.layers) *
-                         static_cast<double>(model.hidden) * static_cast<double>(model.expert_ffn);
-  if (experts > kMostParameters) refuse(place, ": the experts have too many parameters");
-  try {
-    validate(model);
-  } catch (const UsageError& error) {
-    refuse(place, ": ", error.what());
-  }
-}
-
 /// The text model of a model that also sees images; as in transformers 5, the outer object says
 /// whether it is tied. Null: the object describes a text model.
 nlohmann::json text_model(const nlohmann::json& json) {
@@ -287,6 +274,19 @@ UnreadTrainingKeys unread_keys_of(const nlohmann::json& json) {
 
 }  // namespace
 
+void check_whole(const ModelConfig& model, const std::string& place) {
+  if (model.heads * model.head_width() > kMostColumns)
+    refuse(place, ": ", model.heads, " heads of ", model.head_width(), " are too wide");
+  const double experts = static_cast<double>(model.experts) * static_cast<double>(model.layers) *
+                         static_cast<double>(model.hidden) * static_cast<double>(model.expert_ffn);
+  if (experts > kMostParameters) refuse(place, ": the experts have too many parameters");
+  try {
+    validate(model);
+  } catch (const UsageError& error) {
+    refuse(place, ": ", error.what());
+  }
+}
+
 ModelConfig parse_hugging_face_config(std::string_view text, const std::string& place,
                                       std::vector<std::string>* notes) {
   return config_of(parse_json_object(text, place), place, notes);
@@ -351,7 +351,9 @@ TensorNames base_names(const ModelConfig& model) {
   const ModelType* const type = find_type(*family, model);
   const auto further = type ? type->further : ModelType::Further{};
   const auto is_passed_over = [=, tied = model.tied](std::string_view tensor) {
-    if (further.named && model.mtp_layers == 0 && tensor.starts_with("mtp.")) return true;
+    if (further.named && model.mtp_layers == 0 &&
+        (tensor.starts_with("mtp.") || tensor.starts_with("model.mtp.")))
+      return true;
     if (further.key && !further.named &&
         (is_beyond(tensor, model.layers + model.mtp_layers) || is_shared_with_mtp(tensor, model)))
       return true;

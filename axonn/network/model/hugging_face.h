@@ -55,6 +55,9 @@ std::string to_hugging_face_config(const ModelConfig& model, const HuggingFaceDe
 /// The text of generation_config.json.
 std::string to_generation_config(const HuggingFaceDetails& details);
 
+/// Throws UsageError that names `place` for sizes that no model has, as a hostile file may say.
+void check_whole(const ModelConfig& model, const std::string& place);
+
 /// The names in a Hugging Face folder of a model. Tensors of newer versions, which join all experts
 /// of a layer, can be read, but are not written. Passed over are buffers that older versions saved,
 /// and the weight of a tied output layer, which is read where the embedding is missing.

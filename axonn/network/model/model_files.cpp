@@ -17,6 +17,7 @@
 #include "axonn/foundation/base/gguf_file.h"
 #include "axonn/foundation/options/options_text.h"
 #include "axonn/network/model/families/family.h"
+#include "axonn/network/model/gguf_config.h"
 #include "axonn/network/model/gguf_source.h"
 #include "axonn/network/model/hugging_face.h"
 #include "axonn/network/model/merged_source.h"

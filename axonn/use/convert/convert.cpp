@@ -17,6 +17,8 @@
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/gguf_file.h"
 #include "axonn/network/model/families/family.h"
+#include "axonn/network/model/gguf_keys.h"
+#include "axonn/network/model/gguf_tensors.h"
 #include "axonn/network/model/hugging_face.h"
 #include "axonn/network/model/merged_source.h"
 #include "axonn/network/model/model_files.h"

@@ -16,8 +16,7 @@
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/options/options.h"
 #include "axonn/network/model/families/family.h"
-#include "axonn/network/model/model.h"
-#include "axonn/network/nn/attention/rope.h"
+#include "axonn/network/model/gguf_keys.h"
 
 namespace axonn {
 
@@ -27,35 +26,6 @@ namespace fs = std::filesystem;
 
 // The kinds of tokens in tokenizer.ggml.token_type, which are those of SentencePiece.
 constexpr std::int32_t kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5;
-
-/// llama.cpp's code for the type of most tensors of a file.
-std::uint32_t file_type(GgufType type) {
-  switch (type) {
-    case GgufType::f32:
-      return 0;
-    case GgufType::f16:
-      return 1;
-    case GgufType::q4_0:
-      return 2;
-    case GgufType::q4_1:
-      return 3;
-    case GgufType::q8_0:
-      return 7;
-    case GgufType::q5_0:
-      return 8;
-    case GgufType::q5_1:
-      return 9;
-    case GgufType::q4_k:
-      return 14;
-    case GgufType::q6_k:
-      return 18;
-    case GgufType::bf16:
-      return 32;
-    case GgufType::mxfp4:
-      return 38;
-  }
-  return 0;
-}
 
 /// DeepSeek-V3's patterns, by which a text is cut in turn.
 bool cuts_as_deepseek_3(const BpeVocab& vocab) {
@@ -175,41 +145,6 @@ GgufKeys keys_of_sentencepiece(const std::string& path, std::int64_t count) {
 
 }  // namespace
 
-namespace {
-
-std::int64_t dense_layers_of(const ModelConfig& model) {
-  std::int64_t count = 0;
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) count += !model.has_experts(layer);
-  return count;
-}
-
-void add_yarn(const ModelConfig& model, GgufYarn form, const std::string& architecture,
-              GgufKeys& keys) {
-  const RopeScaling& rope = model.rope;
-  const std::string scaling = architecture + ".rope.scaling.";
-  keys.emplace_back(scaling + "type", std::string("yarn"));
-  keys.push_back(gguf_number(scaling + "factor", rope.factor));
-  keys.emplace_back(scaling + "original_context_length",
-                    static_cast<std::uint32_t>(rope.original_positions));
-  keys.push_back(gguf_number(scaling + "yarn_beta_fast", rope.beta_fast));
-  keys.push_back(gguf_number(scaling + "yarn_beta_slow", rope.beta_slow));
-  RopeScaling usual = rope;
-  usual.attention_factor = 0;
-  if (form == GgufYarn::rotary)  // a factor of the usual one
-    keys.push_back(
-        gguf_number(scaling + "attn_factor", rope_magnitude(rope) / rope_magnitude(usual)));
-}
-
-void set_key(GgufKeys& keys, std::string name, GgufValue value) {
-  const auto found = std::ranges::find(keys, name, [](const auto& key) { return key.first; });
-  if (found == keys.end())
-    keys.emplace_back(std::move(name), std::move(value));
-  else
-    found->second = std::move(value);
-}
-
-}  // namespace
-
 std::vector<std::string> gguf_differences(const ModelConfig& model) {
   std::vector<std::string> all;
   if (gguf_positions(model) < model.positions)
@@ -222,65 +157,6 @@ std::vector<std::string> gguf_differences(const ModelConfig& model) {
         "llama.cpp rounds the ends of YaRN's ramp, which this model does not (rope_truncate = "
         "false); so it gives other values than this model");
   return all;
-}
-
-std::int64_t gguf_positions(const ModelConfig& model) {
-  const Family* const family = find_family(model);
-  const ModelType* const type = family ? find_type(*family, model) : nullptr;
-  const bool cut = model.window > 0 && !(type && type->gguf.windows);
-  return cut ? std::min(model.window, model.positions) : model.positions;
-}
-
-GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, GgufType type) {
-  const GgufForm& form = GgufModel(model).type->gguf;
-  const std::string architecture(form.architecture);
-  GgufKeys keys{{"general.architecture", architecture},
-                {"general.type", std::string("model")},
-                {"general.name", name},
-                {"general.file_type", file_type(type)}};
-  if (is_quantized(type)) keys.emplace_back("general.quantization_version", std::uint32_t{2});
-  const auto key = [&](const char* of) { return concat(architecture, '.', of); };
-  const auto add = [&](const char* of, std::int64_t value) {
-    keys.emplace_back(key(of), static_cast<std::uint32_t>(value));
-  };
-  const auto add_number = [&](const char* of, double value) {
-    keys.emplace_back(key(of), static_cast<float>(value));
-  };
-  add("block_count", model.layers);
-  add("context_length", gguf_positions(model));
-  add("embedding_length", model.hidden);
-  // Where all layers have experts, some architectures take it for their width.
-  const bool all_routed = model.experts > 0 && dense_layers_of(model) == 0;
-  add("feed_forward_length", all_routed ? model.expert_ffn : model.ffn);
-  add("vocab_size", model.vocab);
-  add("attention.head_count", model.heads);
-  add("attention.head_count_kv", model.kv_heads);
-  add("attention.key_length", model.head_width());
-  add("attention.value_length", model.head_width());
-  add("rope.dimension_count", model.rotary_width());
-  if (model.window > 0) add("attention.sliding_window", model.window);
-  add_number(model.norm == NormKind::rms ? "attention.layer_norm_rms_epsilon"
-                                         : "attention.layer_norm_epsilon",
-             model.norm_eps);
-  add_number("rope.freq_base", model.rope_theta);
-  if (model.rope.kind == RopeScalingKind::linear) {
-    keys.emplace_back(key("rope.scaling.type"), std::string("linear"));
-    add_number("rope.scaling.factor", model.rope.factor);
-  }
-  if (model.experts > 0) {
-    add("expert_count", model.experts);
-    add("expert_used_count", model.experts_per_token);
-    add("expert_feed_forward_length", model.expert_ffn);
-  }
-  if (model.rope.kind == RopeScalingKind::yarn) add_yarn(model, form.yarn, architecture, keys);
-  if (form.keys)
-    for (auto& [of, value] : form.keys(model)) set_key(keys, key(of.c_str()), std::move(value));
-  return keys;
-}
-
-GgufKeys gguf_values(const ModelConfig& model, ParameterSource& source) {
-  const GgufForm& form = GgufModel(model).type->gguf;
-  return form.values ? form.values(model, source) : GgufKeys();
 }
 
 GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab) {

@@ -12,6 +12,7 @@
 
 #include "axonn/data/text/tokenizer.h"
 #include "axonn/foundation/base/check.h"
+#include "axonn/network/model/gguf_keys.h"
 #include "axonn/network/model/hugging_face.h"
 #include "axonn/network/model/model_files.h"
 #include "axonn/run/config/resolve.h"

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -16,6 +17,7 @@
 
 #include "tests/data/storage/plain_safetensors.h"
 #include "tests/support/model_folder.h"
+#include "tests/use/convert/gguf_types.h"
 
 using namespace axonn;
 using namespace axonn::test;
@@ -58,6 +60,30 @@ std::vector<ModelConfig> models_in_gguf() {
   return all;
 }
 
+std::vector<float> floats_of(const std::string& folder, const std::string& name) {
+  const PlainTensor tensor = plain_safetensors(folder + "/model.safetensors").at(name);
+  std::vector<float> values(tensor.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  return values;
+}
+
+/// Expects that the folders have the same tensors. Where a file has norms' factors with 1 added, or
+/// -e^A_log, values may differ by the rounding of that.
+void expect_same_tensors(const std::string& got, const std::string& want) {
+  const PlainTensors all = plain_safetensors(want + "/model.safetensors"),
+                     read = plain_safetensors(got + "/model.safetensors");
+  ASSERT_EQ(read.size(), all.size());
+  for (const auto& [name, tensor] : all) {
+    if (name.find("norm") == name.npos && !name.ends_with("A_log")) {
+      EXPECT_EQ(read.at(name).bytes, tensor.bytes) << name;
+      continue;
+    }
+    EXPECT_THAT(floats_of(got, name),
+                testing::Pointwise(testing::FloatNear(3e-7), floats_of(want, name)))
+        << name;
+  }
+}
+
 /// Converts, and returns the message of the UsageError, or "".
 std::string refusal_of(const ConvertJob& job) {
   try {
@@ -84,13 +110,6 @@ nlohmann::json sizes_in(const std::string& folder) {
   return json;
 }
 
-std::vector<float> floats_of(const std::string& folder, const std::string& name) {
-  const PlainTensor tensor = plain_safetensors(folder + "/model.safetensors").at(name);
-  std::vector<float> values(tensor.bytes.size() / sizeof(float));
-  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
-  return values;
-}
-
 }  // namespace
 
 TEST(ReadGguf, GivesTheModelThatTheFileWasWrittenFrom) {
@@ -106,6 +125,82 @@ TEST(ReadGguf, GivesTheModelThatTheFileWasWrittenFrom) {
     EXPECT_EQ(slurp(got + "/model.safetensors"), slurp(want + "/model.safetensors"));
     EXPECT_EQ(sizes_in(got), sizes_in(want));
   }
+}
+
+TEST(ReadGguf, GivesTheModelOfEveryTypeThatIsWritten) {
+  const TemporaryPath path;
+  int number = 0;
+  for (const auto& [name, change] : types_in_gguf()) {
+    SCOPED_TRACE(name);
+    ModelConfig config = small_llama();
+    change(config);
+    config = resolved(config, 0, 0);
+    const std::string run = concat(path / "run", ++number);
+    save_checkpoint(run, config, {});
+    const std::string gguf = made(run, run + ".gguf", ModelForm::gguf),
+                      want = made(run, run + "-hf", ModelForm::hugging_face),
+                      got = made(gguf, run + "-back", ModelForm::hugging_face);
+    EXPECT_EQ(sizes_in(got), sizes_in(want));
+    expect_same_tensors(got, want);
+  }
+}
+
+TEST(ReadGguf, PassesOverBlocksThatPredictFurtherTokensAlone) {
+  const TemporaryPath path;
+  save_checkpoint(path / "run", small_llama(), {});
+  const std::string gguf = made(path / "run", path / "m.gguf", ModelForm::gguf),
+                    want = made(path / "run", path / "hf", ModelForm::hugging_face);
+  const auto with = [bytes = slurp(gguf)](const std::string& key, const std::string& other) {
+    std::string changed = bytes;
+    const std::size_t at = changed.find(key);
+    changed.replace(at, key.size(), other)[at + key.size() + 4] = 1;
+    return changed;
+  };
+  // Two blocks, of which one is behind the model.
+  spill(gguf, with("llama.rope.dimension_count", "llama.nextn_predict_layers"));
+  const std::string got = made(gguf, path / "back", ModelForm::hugging_face);
+  EXPECT_EQ(sizes_in(got).at("num_hidden_layers"), 1);
+  const std::string name = "model.layers.0.self_attn.k_proj.weight";
+  EXPECT_EQ(floats_of(got, name), floats_of(want, name));
+  // One block, and the tensors of two.
+  spill(gguf, with("llama.block_count", "llama.block_count"));
+  EXPECT_THAT(refusal_of({.model = gguf,
+                          .out = path / "out",
+                          .to = ModelForm::hugging_face,
+                          .tokenizer = "bytes"}),
+              HasSubstr("blk.1.attn_q.weight is not known"));
+}
+
+TEST(ReadGguf, RefusesKeysThatSayOtherwiseThanTheModelThatIsRead) {
+  const TemporaryPath path;
+  ModelConfig config = small_llama();
+  use_delta_nets(config);
+  save_checkpoint(path / "run", config, {});
+  const std::string gguf = made(path / "run", path / "m.gguf", ModelForm::gguf),
+                    whole = slurp(gguf);
+  const auto with = [&](const std::string& key, char value) {
+    std::string bytes = whole;
+    bytes[bytes.find(key) + key.size() + 4] = value;
+    spill(gguf, bytes);
+    return refusal_of(
+        {.model = gguf, .out = path / "out", .to = ModelForm::hugging_face, .tokenizer = "bytes"});
+  };
+  EXPECT_THAT(with("qwen35.attention.value_length", 7),
+              HasSubstr("qwen35.attention.value_length is 7, wanted 8"));
+  EXPECT_THAT(with("qwen35.full_attention_interval", 9), HasSubstr("m.gguf"));
+  EXPECT_THAT(with("qwen35.full_attention_interval", 0),
+              HasSubstr("full_attention_interval is 0, wanted 1 to"));
+  EXPECT_THAT(with("qwen35.ssm.conv_kernel", 17),
+              HasSubstr("ssm.conv_kernel is 17, wanted 1 to 16"));
+  std::string bytes = whole;
+  const std::string key = "qwen35.ssm.inner_size";
+  bytes.replace(bytes.find(key), key.size(), "qwen35.ssm.inner_sizE");
+  spill(gguf, bytes);
+  EXPECT_THAT(refusal_of({.model = gguf,
+                          .out = path / "out",
+                          .to = ModelForm::hugging_face,
+                          .tokenizer = "bytes"}),
+              HasSubstr("has no qwen35.ssm.inner_size"));
 }
 
 TEST(ReadGguf, GivesTheValuesOfBlocks) {

@@ -13,6 +13,7 @@
 
 namespace axonn {
 
+class GgufModelKeys;
 class Grid;
 class JsonReader;
 class Model;
@@ -70,7 +71,9 @@ struct GgufForm {
   bool interleaved = false;                ///< the rows of queries and keys
   bool biases = false;                     ///< it reads those of all products
   std::string_view mlp_norm = "ffn_norm";  ///< the norm before the MLP
-  bool windows = false;         ///< llama.cpp attends to the window alone, where the type has it
+  bool windows = false;  ///< llama.cpp attends to the window alone, where the type has it
+  /// Every so many layers the last one has no window there, or no rotary positions; 0: no layer.
+  std::int64_t full_every = 0, nope_every = 0;
   bool partial_rotary = false;  ///< it rotates a part of a head's columns
   bool experts = false;         ///< it has experts, all of a layer in a tensor
   bool gate_in_up = false;      ///< the gate's rows come before those of ffn_up, in its tensor
@@ -86,6 +89,8 @@ struct GgufForm {
   /// Further keys, and other values of those that all have, without the architecture:
   /// "logit_scale"; null: there are none.
   GgufKeys (*keys)(const ModelConfig&) = nullptr;
+  /// Sets options that follow from further keys, or that the type has there; null: there are none.
+  void (*read)(const GgufModelKeys&, ModelConfig&) = nullptr;
   /// Parameters with this in their names are not tensors, but keys of values().
   std::string_view kept_in_keys = {};
   GgufKeys (*values)(const ModelConfig&, ParameterSource&) = nullptr;

@@ -53,10 +53,12 @@ void check_gpt2(const ModelConfig& model, Unsupported& unsupported) {
 }  // namespace
 
 std::span<const ModelType> gpt_types() {
-  static const std::array<ModelType, 1> kTypes = {{{.name = "gpt2",
-                                                    .architecture = "GPT2LMHeadModel",
-                                                    .known = known_gpts,
-                                                    .check = check_gpt2}}};
+  static const std::array<ModelType, 1> kTypes = {
+      {{.name = "gpt2",
+        .architecture = "GPT2LMHeadModel",
+        .known = known_gpts,
+        .check = check_gpt2,
+        .gguf = {.architecture = "gpt2", .biases = true}}}};
   return kTypes;
 }
 

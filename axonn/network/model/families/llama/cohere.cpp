@@ -3,6 +3,7 @@
 // Sizes: the config.json of the model.
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/model/gguf_keys.h"
 
 namespace axonn {
 
@@ -63,6 +64,10 @@ GgufKeys gguf_logit_scale(const ModelConfig& model) {
   return {gguf_number("logit_scale", model.logit_scale)};
 }
 
+void read_logit_scale(const GgufModelKeys& keys, ModelConfig& model) {
+  model.logit_scale = keys.number_or("logit_scale", model.logit_scale);
+}
+
 }  // namespace
 
 std::vector<ModelType> cohere_types() {
@@ -79,7 +84,10 @@ std::vector<ModelType> cohere_types() {
            .check = check_cohere,
            .gguf = {.architecture = "cohere2",
                     .windows = true,
+                    .full_every = 4,
+                    .nope_every = 4,
                     .keys = gguf_logit_scale,
+                    .read = read_logit_scale,
                     .check = check_cohere_gguf}}};
 }
 

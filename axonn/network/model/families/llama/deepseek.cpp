@@ -5,6 +5,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/model/gguf_keys.h"
 #include "axonn/network/nn/attention/latent_attention.h"
 
 namespace axonn {
@@ -248,6 +249,28 @@ GgufKeys gguf_deepseek_keys(const ModelConfig& model) {
   return keys;
 }
 
+/// The kind of router tells the versions apart.
+void read_deepseek_gguf(const GgufModelKeys& keys, ModelConfig& model) {
+  const bool third = model.router == RouterKind::sigmoid;
+  model.type = third ? "deepseek_v3" : "deepseek_v2";
+  model.expert_group_best = third ? 2 : 1;
+  model.expert_norm = keys.integer_or("expert_weights_norm", 0) != 0;
+  model.kv_heads = model.heads;
+  model.kv_lora_rank = keys.needed("attention.kv_lora_rank", kMostColumns);
+  model.q_lora_rank = keys.integer_or("attention.q_lora_rank", 0);
+  model.qk_rope_head_dim = keys.needed("attention.key_length", kMostColumns) - model.kv_lora_rank;
+  model.qk_nope_head_dim =
+      keys.needed("attention.key_length_mla", kMostColumns) - model.qk_rope_head_dim;
+  model.v_head_dim = keys.needed("attention.value_length_mla", kMostColumns);
+  model.head_dim = 0;
+  model.partial_rotary_factor = 1;
+  if (model.rope.kind != RopeScalingKind::yarn) return;
+  model.rope.attention_factor = 1;
+  const double slope = keys.number_or("rope.scaling.yarn_log_multiplier", 0),
+               root = slope * std::log(model.rope.factor) + 1;
+  if (slope > 0) model.attention_scale = root * root * usual_score_scale(model);
+}
+
 void check_deepseek_gguf(const ModelConfig& model, Unsupported& unsupported) {
   check_deepseek(model, unsupported);
   if (model.rope_pairs != RopePairs::neighbours) unsupported.emplace_back("rope_pairs = halves");
@@ -275,6 +298,7 @@ std::vector<ModelType> deepseek_types() {
                       .experts = true,
                       .yarn = GgufYarn::scores,
                       .keys = gguf_deepseek_keys,
+                      .read = read_deepseek_gguf,
                       .check = check_deepseek_gguf};
   const ModelConfig two = deepseek_v2(with_experts(llama_defaults(), 64, 0, 1407)),
                     three = deepseek_v3(with_experts(llama_defaults(), 256, 8, 2048));

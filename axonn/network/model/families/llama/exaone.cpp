@@ -86,7 +86,11 @@ std::vector<ModelType> exaone_types() {
            .read = read_exaone,
            .write = write_exaone,
            .check = check_exaone,
-           .gguf = {.architecture = "exaone4", .windows = true, .check = check_exaone_gguf}}};
+           .gguf = {.architecture = "exaone4",
+                    .windows = true,
+                    .full_every = 4,
+                    .nope_every = 4,
+                    .check = check_exaone_gguf}}};
 }
 
 }  // namespace axonn

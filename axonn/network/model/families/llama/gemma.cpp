@@ -7,6 +7,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/model/gguf_keys.h"
 
 namespace axonn {
 
@@ -180,10 +181,15 @@ void check_gemma2(const ModelConfig& model, Unsupported& unsupported) {
 
 /// llama.cpp divides scores by the root of the width of a head, or, in the largest model, which it
 /// knows by its layers, of the width of the model over its heads.
-void check_gguf_scale(const ModelConfig& model, std::int64_t largest, Unsupported& unsupported) {
+double gguf_scale(const ModelConfig& model, std::int64_t largest) {
   const std::int64_t width =
       model.layers == largest ? model.hidden / model.heads : model.head_width();
-  if (gemma_scale(model, static_cast<double>(width)) != model.attention_scale)
+  return gemma_scale(model, static_cast<double>(width));
+}
+constexpr std::int64_t kLargestGemma2 = 46, kLargestGemma = 62;
+
+void check_gguf_scale(const ModelConfig& model, std::int64_t largest, Unsupported& unsupported) {
+  if (gguf_scale(model, largest) != model.attention_scale)
     unsupported.push_back(concat("attention_scale of a model of ", model.layers, " layers"));
 }
 
@@ -199,18 +205,31 @@ void check_gemma2_gguf(const ModelConfig& model, Unsupported& unsupported) {
   if (model.logit_cap == 0) unsupported.emplace_back("logit_cap = 0");
   need_plain_rope(model, unsupported);
   check_gguf_windows(model, kGemma2Pattern, unsupported);
-  check_gguf_scale(model, 46, unsupported);
+  check_gguf_scale(model, kLargestGemma2, unsupported);
 }
 
 void check_gemma_gguf(const ModelConfig& model, Unsupported& unsupported) {
   const bool linear = model.rope.kind == RopeScalingKind::linear;
   if (!linear) need_plain_rope(model, unsupported);
   check_gguf_windows(model, kGemmaPattern, unsupported);
-  check_gguf_scale(model, 62, unsupported);
+  check_gguf_scale(model, kLargestGemma, unsupported);
   const double theta = model.window_rope_theta > 0 ? model.window_rope_theta : model.rope_theta;
   if (theta != kGemmaWindowTheta)
     unsupported.push_back(concat("window_rope_theta = ", theta, " other than ", kGemmaWindowTheta));
   if (linear && model.window_rope_scaling) unsupported.emplace_back("window_rope_scaling = true");
+}
+
+void read_gemma2_gguf(const GgufModelKeys&, ModelConfig& model) {
+  model.embedding_scale = root_of_width(model);
+  model.attention_scale = gguf_scale(model, kLargestGemma2);
+}
+
+void read_gemma_gguf(const GgufModelKeys& keys, ModelConfig& model) {
+  model.embedding_scale = root_of_width(model);
+  model.attention_scale = gguf_scale(model, kLargestGemma);
+  const double theta = keys.number_or("rope.freq_base_swa", kGemmaWindowTheta);
+  model.window_rope_theta = theta == model.rope_theta ? 0 : theta;
+  model.window_rope_scaling = model.rope.kind == RopeScalingKind::none;
 }
 
 GgufKeys gguf_caps(const ModelConfig& model) {
@@ -248,7 +267,9 @@ std::vector<ModelType> gemma_types() {
            .check = check_gemma2,
            .gguf = {.architecture = "gemma2",
                     .windows = true,
+                    .full_every = kGemma2Pattern,
                     .keys = gguf_caps,
+                    .read = read_gemma2_gguf,
                     .check = check_gemma2_gguf}},
           {.name = "gemma3_text",
            .architecture = "Gemma3ForCausalLM",
@@ -262,8 +283,10 @@ std::vector<ModelType> gemma_types() {
            .check = check_gemma3,
            .gguf = {.architecture = "gemma3",
                     .windows = true,
+                    .full_every = kGemmaPattern,
                     .linear_and_window_ropes = true,
                     .keys = gguf_caps,
+                    .read = read_gemma_gguf,
                     .check = check_gemma_gguf}}};
 }
 

@@ -10,6 +10,8 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/model/gguf_keys.h"
+#include "axonn/network/model/gguf_source.h"
 
 namespace axonn {
 
@@ -233,6 +235,42 @@ GgufKeys gguf_gemma4_keys(const ModelConfig& model) {
   return keys;
 }
 
+/// The key of layers without the window is `own`, of others `own`_swa.
+void read_gemma4_gguf(const GgufModelKeys& keys, ModelConfig& model) {
+  model.head_dim = keys.needed("attention.key_length_swa", kMostColumns);
+  model.full_head_dim = or_0(keys.needed("attention.key_length", kMostColumns), model.head_dim);
+  const std::vector<std::int64_t> kv_heads = keys.integers("attention.head_count_kv"),
+                                  widths = keys.integers("feed_forward_length");
+  const auto of = [](const std::vector<std::int64_t>& all, std::int64_t layer) {
+    return layer < std::ssize(all) ? all[layer] : all.empty() ? 0 : all.back();
+  };
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    if (model.window_of(layer) > 0) model.kv_heads = of(kv_heads, layer);
+  if (!model.full_layers.empty()) {
+    const std::int64_t full = model.full_layers.front();
+    model.full_kv_heads = or_0(of(kv_heads, full), model.kv_heads);
+    model.full_values_are_keys =
+        !keys.file().tensors().contains(concat("blk.", full, ".attn_v.weight"));
+  }
+  model.layer_input = keys.integer_or("embedding_length_per_layer_input", 0);
+  model.shared_kv_layers = keys.integer_or("attention.shared_kv_layers", 0);
+  model.double_shared_ffn = !widths.empty() && widths.back() != widths.front();
+  model.window_rope_theta = keys.number_or("rope.freq_base_swa", model.rope_theta);
+  if (model.window_rope_theta == model.rope_theta) model.window_rope_theta = 0;
+  model.partial_rotary_factor = 1;
+  const std::vector<float> factors = gguf_rotary_factors(keys.file());
+  const std::int64_t turn = std::ranges::count(factors, 1.0F);
+  if (turn < std::ssize(factors)) {
+    model.rope = {.kind = RopeScalingKind::proportional,
+                  .share = static_cast<double>(turn) / static_cast<double>(factors.size())};
+    model.window_rope_scaling = false;
+  }
+  model.embedding_scale = embeddings_factor(model);
+  model.attention_scale = 1;
+  model.expert_block_norms = model.experts > 0;
+  if (model.experts > 0) model.shared_ffn = model.ffn;
+}
+
 void check_gemma4_gguf(const ModelConfig& model, Unsupported& unsupported) {
   check_gemma4(model, unsupported);
   if (model.window == 0) unsupported.emplace_back("window = 0");
@@ -270,6 +308,7 @@ std::vector<ModelType> gemma4_types() {
                     .names = kGgufNames,
                     .rope_factors = gemma4_rope_factors,
                     .keys = gguf_gemma4_keys,
+                    .read = read_gemma4_gguf,
                     .check = check_gemma4_gguf}}};
 }
 

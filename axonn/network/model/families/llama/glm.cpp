@@ -4,6 +4,7 @@
 // config.json of each model.
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/model/gguf_keys.h"
 
 namespace axonn {
 
@@ -135,6 +136,10 @@ std::vector<ModelType> glm_types() {
                     .partial_rotary = true,
                     .experts = true,
                     .keys = gguf_glm_moe_keys,
+                    .read =
+                        [](const GgufModelKeys& keys, ModelConfig& model) {
+                          model.expert_norm = keys.integer_or("expert_weights_norm", 0) != 0;
+                        },
                     .check = check_glm_moe_gguf}}};
 }
 

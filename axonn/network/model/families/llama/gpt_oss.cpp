@@ -3,6 +3,7 @@
 // each model.
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/model/gguf_keys.h"
 
 namespace axonn {
 
@@ -106,6 +107,12 @@ void check_gpt_oss_gguf(const ModelConfig& model, Unsupported& unsupported) {
   if (model.rope.kind != RopeScalingKind::yarn) need_plain_rope(model, unsupported);
 }
 
+void read_gpt_oss_gguf(const GgufModelKeys& keys, ModelConfig& model) {
+  model.rope.truncate = model.rope.kind != RopeScalingKind::yarn;  // as in all published ones
+  model.expert_bias = keys.has_in_blocks("ffn_down_exps.bias");
+  model.router_logit_bias = keys.has_in_blocks("ffn_gate_inp.bias");
+}
+
 }  // namespace
 
 std::vector<ModelType> gpt_oss_types() {
@@ -124,8 +131,10 @@ std::vector<ModelType> gpt_oss_types() {
                     .biases = true,
                     .mlp_norm = "post_attention_norm",
                     .windows = true,
+                    .full_every = kGptOssPattern,
                     .experts = true,
                     .yarn = GgufYarn::rotary,
+                    .read = read_gpt_oss_gguf,
                     .check = check_gpt_oss_gguf}}};
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/model/gguf_keys.h"
 
 namespace axonn {
 
@@ -85,6 +86,14 @@ GgufKeys gguf_granite_scales(const ModelConfig& model) {
                       model.attention_scale > 0 ? model.attention_scale : usual_scale(model))};
 }
 
+void read_granite_gguf(const GgufModelKeys& keys, ModelConfig& model) {
+  model.embedding_scale = keys.number_or("embedding_scale", 1);
+  model.residual_scale = keys.number_or("residual_scale", 1);
+  model.logit_scale = 1 / keys.number_or("logit_scale", 1);
+  const double usual = usual_scale(model), scale = keys.number_or("attention.scale", usual);
+  model.attention_scale = static_cast<float>(scale) == static_cast<float>(usual) ? 0 : scale;
+}
+
 }  // namespace
 
 std::vector<ModelType> granite_types() {
@@ -103,6 +112,7 @@ std::vector<ModelType> granite_types() {
            .gguf = {.architecture = "granite",
                     .interleaved = true,
                     .keys = gguf_granite_scales,
+                    .read = read_granite_gguf,
                     .check = need_plain_rope}},
           {.name = "granitemoe",
            .architecture = "GraniteMoeForCausalLM",
@@ -119,6 +129,7 @@ std::vector<ModelType> granite_types() {
                     .interleaved = true,
                     .experts = true,
                     .keys = gguf_granite_scales,
+                    .read = read_granite_gguf,
                     .check = check_normalised_experts}}};
 }
 

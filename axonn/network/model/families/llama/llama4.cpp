@@ -6,6 +6,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/model/gguf_keys.h"
 
 namespace axonn {
 
@@ -141,10 +142,18 @@ GgufKeys gguf_llama4_keys(const ModelConfig& model) {
   return {{"interleave_moe_layer_step", static_cast<std::uint32_t>(model.expert_step)}};
 }
 
+constexpr std::int64_t kMaverickExperts = 128;  // by which llama.cpp knows that there are no norms
+
+void read_llama4_gguf(const GgufModelKeys&, ModelConfig& model) {
+  model.window = kChunkSize;
+  model.full_layers = model.nope_layers = every_nth_layer(model, kRopeInterval);
+  model.shared_ffn = model.expert_ffn;
+  if (model.experts == kMaverickExperts) model.qk_norm = QkNormKind::none;
+}
+
 /// llama.cpp has one value each of these; the number of experts says whether there are norms.
 void check_llama4_gguf(const ModelConfig& model, Unsupported& unsupported) {
   check_llama4(model, unsupported);
-  constexpr std::int64_t kMaverickExperts = 128;
   const auto all = every_nth_layer(model, kRopeInterval);
   if (model.experts == 0) unsupported.emplace_back("experts = 0");
   if (!model.dense_layers.empty()) unsupported.emplace_back("dense_layers");
@@ -201,6 +210,7 @@ std::vector<ModelType> llama4_types() {
                     .windows = true,
                     .experts = true,
                     .keys = gguf_llama4_keys,
+                    .read = read_llama4_gguf,
                     .check = check_llama4_gguf}}};
 }
 

@@ -1,6 +1,7 @@
 // Mistral, whose attention may have a window, and Ministral, where some layers have none. Sizes:
 // the config.json of each model.
 #include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/model/gguf_keys.h"
 
 namespace axonn {
 
@@ -78,6 +79,10 @@ GgufKeys gguf_query_growth(const ModelConfig& model) {
   return {gguf_number("attention.temperature_scale", model.query_growth)};
 }
 
+void read_ministral_3_gguf(const GgufModelKeys& keys, ModelConfig& model) {
+  model.query_growth = keys.number_or("attention.temperature_scale", 0);
+}
+
 /// llama.cpp counts YaRN's original positions alone.
 void check_ministral_3_gguf(const ModelConfig& model, Unsupported& unsupported) {
   if (model.query_growth == 0) unsupported.emplace_back("query_growth = 0");
@@ -131,6 +136,7 @@ std::vector<ModelType> mistral_types() {
                     .interleaved = true,
                     .yarn = GgufYarn::rotary,
                     .keys = gguf_query_growth,
+                    .read = read_ministral_3_gguf,
                     .check = check_ministral_3_gguf}}};
 }
 

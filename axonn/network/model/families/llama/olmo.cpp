@@ -71,7 +71,8 @@ std::vector<ModelType> olmo_types() {
   olmo_3.rope_theta = 500000;
   olmo_3.window = kOlmoWindow;
   olmo_3.full_layers = {kOlmoPattern - 1};
-  const GgufForm gguf{.architecture = "olmo2", .check = check_olmo_gguf};
+  const GgufForm gguf{
+      .architecture = "olmo2", .full_every = kOlmoPattern, .check = check_olmo_gguf};
   return {{.name = "olmo2",
            .architecture = "Olmo2ForCausalLM",
            .defaults = olmo_2,

@@ -2,6 +2,7 @@
 // of the model.
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/model/gguf_keys.h"
 
 namespace axonn {
 
@@ -60,7 +61,10 @@ std::vector<ModelType> olmoe_types() {
            .read = read_olmoe,
            .write = write_olmoe,
            .check = check_olmoe,
-           .gguf = {.architecture = "olmoe", .experts = true, .check = check_olmoe_gguf}}};
+           .gguf = {.architecture = "olmoe",
+                    .experts = true,
+                    .read = [](const GgufModelKeys&, ModelConfig& m) { m.expert_norm = false; },
+                    .check = check_olmoe_gguf}}};
 }
 
 }  // namespace axonn

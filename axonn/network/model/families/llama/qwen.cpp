@@ -3,6 +3,7 @@
 // gate lets in. Sizes: the config.json of each model.
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/model/gguf_keys.h"
 
 namespace axonn {
 
@@ -234,6 +235,7 @@ std::vector<ModelType> qwen_types() {
        .gguf = {.architecture = "qwen2moe",
                 .experts = true,
                 .keys = gguf_qwen_2_moe_keys,
+                .read = [](const GgufModelKeys&, ModelConfig& m) { m.expert_norm = false; },
                 .check = check_qwen_2_moe_gguf}},
       {.name = "qwen3_moe",
        .architecture = "Qwen3MoeForCausalLM",

@@ -5,6 +5,7 @@
 // config.json of each model.
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/model/gguf_keys.h"
 
 namespace axonn {
 
@@ -283,11 +284,32 @@ GgufKeys gguf_delta_keys(const ModelConfig& model) {
   return keys;
 }
 
-/// As of positions in images, which llama.cpp needs; in a text they change nothing.
+/// As of positions in images, which llama.cpp needs: thirds of the rotary pairs, 11, 11 and 10 of
+/// the published models. In a text they change nothing.
 GgufKeys gguf_qwen3_5_keys(const ModelConfig& model) {
   GgufKeys keys = gguf_delta_keys(model);
-  keys.emplace_back("rope.dimension_sections", std::vector<std::int32_t>{11, 11, 10, 0});
+  const auto pairs = static_cast<std::int32_t>(model.rotary_width() / 2);
+  const std::int32_t first = (pairs + 2) / 3, second = (pairs + 1) / 3;
+  keys.emplace_back("rope.dimension_sections",
+                    std::vector<std::int32_t>{first, second, pairs - first - second, 0});
   return keys;
+}
+
+void read_delta_gguf(const GgufModelKeys& keys, ModelConfig& model) {
+  DeltaSizes& sizes = model.delta;
+  sizes.taps = keys.needed("ssm.conv_kernel", ops::CausalConvolution::kMostTaps);
+  sizes.key_dim = keys.needed("ssm.state_size", kMostColumns);
+  sizes.key_heads = keys.needed("ssm.group_count", kMostColumns);
+  sizes.value_heads = keys.needed("ssm.time_step_rank", kMostColumns);
+  sizes.value_dim = keys.needed("ssm.inner_size", kMostColumns) / sizes.value_heads;
+  const std::vector<std::int64_t> recurrent = keys.integers("attention.recurrent_layers");
+  model.delta_layers =
+      recurrent.empty()
+          ? all_but_every_nth(model, keys.needed("full_attention_interval", kMostLayers))
+          : layers_where(model, [&](std::int64_t layer) {
+              return layer < std::ssize(recurrent) && recurrent[layer] != 0;
+            });
+  model.shared_gate = model.experts > 0;
 }
 
 void check_delta_gguf(const ModelConfig& model, Unsupported& unsupported) {
@@ -314,6 +336,7 @@ GgufForm gguf_delta(const char* architecture) {
           .names = kGguf3_5,
           .arrange = arrange_value_heads,
           .keys = gguf_qwen3_5_keys,
+          .read = read_delta_gguf,
           .check = check_delta_gguf};
 }
 

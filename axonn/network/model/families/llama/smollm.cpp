@@ -59,7 +59,10 @@ std::vector<ModelType> smollm_types() {
            .known = known_smollms,
            .read = read_smollm,
            .write = write_smollm,
-           .gguf = {.architecture = "smollm3", .interleaved = true, .check = check_smollm_gguf}}};
+           .gguf = {.architecture = "smollm3",
+                    .interleaved = true,
+                    .nope_every = kRopeInterval,
+                    .check = check_smollm_gguf}}};
 }
 
 }  // namespace axonn
