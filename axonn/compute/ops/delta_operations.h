@@ -40,10 +40,8 @@ struct SeenRows {
 /// · inp[r - J + 1 + j], where rows that row r does not see are 0. `adjoint`: the other way round,
 /// out[r] = the sum of weight[j] · inp[r + J - 1 - j], as the gradient of the input needs it.
 struct CausalConvolution {
-  static constexpr int kMostTaps = 16;
-  /// The J that there are kernels for, 4, 8 or 16, of which the first holds `taps` <= kMostTaps:
-  /// the weights of the taps before them are 0.
-  static constexpr int held_by(std::int64_t taps) { return taps <= 4 ? 4 : taps <= 8 ? 8 : 16; }
+  /// The J of the faster kernel; fewer taps are so many of which the first have the weight 0.
+  static constexpr int kFewTaps = 4;
 
   View out, inp;  ///< (R, C) T
   View weight;    ///< (J + 1, C) f32; the last row is zero

@@ -55,7 +55,8 @@ struct DeltaSizes {
   std::int64_t value_heads = 32;  ///< N
   std::int64_t key_dim = 128;     ///< K, columns of a head's queries and keys
   std::int64_t value_dim = 128;   ///< V
-  std::int64_t taps = 4;          ///< rows that the convolution reads, its own the last; 2 to 16
+  std::int64_t taps = 4;  ///< rows that the convolution reads, its own the last; 2 to kMostTaps
+  static constexpr std::int64_t kMostTaps = 64;
 
   bool operator==(const DeltaSizes&) const = default;
 };

@@ -3,8 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <tuple>
-#include <type_traits>
-#include <utility>
 
 #include "axonn/compute/ops/rowwise/launch.h"
 #include "axonn/compute/ops/rowwise/math.h"
@@ -34,29 +32,42 @@ struct Seen {
   }
 };
 
-/// The sum of products of as many weights as there are values, which come first.
-struct SumOfTaps {
-  AXONN_DEVICE auto operator()(auto... all) const {
-    return sum(std::make_index_sequence<sizeof...(all) / 2>(), std::tuple(all...));
+/// The rows that a row of a convolution reads, at distances 0 to `before`.
+template <typename T>
+struct ConvolutionRows {
+  Matrix<const T> inp, kept;
+  Seen seen;
+  std::int64_t R;
+  int before;  // J - 1
+  bool adjoint;
+
+  /// Where it is true for a distance, it is for those below.
+  AXONN_DEVICE bool sees(std::int64_t row, int distance) const {
+    if (!adjoint) return seen.before(row) >= distance;
+    const std::int64_t later = row + distance;
+    return later < R && row_quotient(later, seen.positions) == row_quotient(row, seen.positions) &&
+           seen.before(later) >= distance;
   }
-  template <std::size_t... I>
-  AXONN_DEVICE static auto sum(std::index_sequence<I...>, const auto& all) {
-    return (... + (std::get<sizeof...(I) + I>(all) * std::get<I>(all)));
+  /// One that it sees.
+  AXONN_DEVICE const T* input(std::int64_t row, int distance) const {
+    if (adjoint) return inp.row(row + distance);
+    const std::int64_t above = row - distance;
+    if (!seen.slots) return inp.row(above);
+    const int slot = seen.slots[row], position = seen.position[row] - distance;
+    if (above >= 0 && seen.slots[above] == slot && seen.position[above] == position)
+      return inp.row(above);
+    return kept.row(std::int64_t{slot} * before + position % before);
   }
 };
 
-/// See ops::CausalConvolution. One team per row. Bound by memory: 2 · R · C · sizeof(T) bytes.
-template <typename T, int kTaps>
+/// See ops::CausalConvolution, of 4 taps. One team per row. Bound by memory: 2 · R · C · sizeof(T)
+/// bytes.
+template <typename T>
 struct ConvolutionKernel {
-  static constexpr int kBefore = kTaps - 1;
-
   Matrix<T> out;
-  Matrix<const T> inp, kept;
   Matrix<const float> weight;
-  Seen seen;
-  std::int64_t R;
+  ConvolutionRows<T> rows;
   int C;
-  bool adjoint;
 
   /// The row `distance` away, where the tap's weight is not that of a row that is not seen.
   struct Tap {
@@ -64,43 +75,42 @@ struct ConvolutionKernel {
     const float* weight;
   };
   AXONN_DEVICE Tap tap(std::int64_t row, int distance) const {
-    const Tap none{inp.row(row), weight.row(kBefore + 1)};
-    const float* const own = weight.row(kBefore - distance);
-    if (adjoint) {
-      const std::int64_t later = row + distance;
-      const bool sees = later < R &&
-                        row_quotient(later, seen.positions) == row_quotient(row, seen.positions) &&
-                        seen.before(later) >= distance;
-      return sees ? Tap{inp.row(later), own} : none;
-    }
-    if (seen.before(row) < distance) return none;
-    if (!seen.slots) return {inp.row(row - distance), own};
-    const std::int64_t above = row - distance, slot = seen.slots[row];
-    if (above >= 0 && seen.slots[above] == slot &&
-        seen.position[above] == seen.position[row] - distance)
-      return {inp.row(above), own};
-    return {kept.row(slot * kBefore + (seen.position[row] - distance) % kBefore), own};
+    if (rows.sees(row, distance)) return {rows.input(row, distance), weight.row(3 - distance)};
+    return {rows.inp.row(row), weight.row(4)};
   }
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    if (seen.slots && seen.slots[row] < 0) return;
-    convolve(team, row, std::make_index_sequence<kTaps>());
-  }
-  template <std::size_t... I>
-  AXONN_DEVICE void convolve(const auto& team, std::int64_t row, std::index_sequence<I...>) const {
-    const Tap taps[] = {tap(row, kBefore - static_cast<int>(I))...};  // the farthest first
-    team.map(out.row(row), C, SumOfTaps(), taps[I].row..., taps[I].weight...);
+    if (rows.seen.slots && rows.seen.slots[row] < 0) return;
+    const Tap now = tap(row, 0), one = tap(row, 1), two = tap(row, 2), three = tap(row, 3);
+    team.map(
+        out.row(row), C,
+        [](auto a, auto b, auto c, auto d, auto wa, auto wb, auto wc, auto wd) {
+          return wa * a + wb * b + wc * c + wd * d;
+        },
+        three.row, two.row, one.row, now.row, three.weight, two.weight, one.weight, now.weight);
   }
 };
 
-/// Calls f with the taps as an integral constant.
-void with_taps(std::int64_t taps, const Checker& check, auto f) {
-  AXONN_CHECK(taps == 4 || taps == 8 || taps == 16, check.operation, ": ", taps,
-              " taps, there are kernels for 4, 8 and 16");
-  if (taps == 4) return f(std::integral_constant<int, 4>());
-  if (taps == 8) return f(std::integral_constant<int, 8>());
-  f(std::integral_constant<int, 16>());
-}
+/// The same of any number of taps, a column at a time.
+template <typename T>
+struct LongConvolutionKernel {
+  Matrix<T> out;
+  Matrix<const float> weight;
+  ConvolutionRows<T> rows;
+  int C;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    if (rows.seen.slots && rows.seen.slots[row] < 0) return;
+    int last = 0;
+    while (last < rows.before && rows.sees(row, last + 1)) ++last;
+    team.each(C, [=, this](int c) {
+      float sum = 0;
+      for (int distance = last; distance >= 0; --distance)
+        sum += weight.row(rows.before - distance)[c] * get(rows.input(row, distance)[c]);
+      put(out.row(row)[c], sum);
+    });
+  }
+};
 
 /// A term of the gradient of a tap: d_out of row r + distance times inp of row r, if it sees it.
 struct TapTerm {
@@ -135,16 +145,20 @@ void CausalConvolution::run(auto launch, const Checker& check) const {
   check.values("inp", inp);
   check.like("out", out, inp);
   check.f32("weight", weight, weight.rows, inp.cols);
+  AXONN_CHECK(weight.rows > 2, check.operation, ": weight has ", weight.rows,
+              " rows, want 3 or more");
   check_seen(check, seen, inp.rows);
   AXONN_CHECK(out.data != inp.data && !(adjoint && seen.slots.data), check.operation,
               ": out is inp, or adjoint with slots");
   if (seen.slots.data) check.typed("kept", kept, inp.dtype, kept.rows, inp.cols);
+  const auto run = [&]<typename T, template <typename> typename Kernel>() {
+    const rowwise::ConvolutionRows<T> rows{
+        inp, kept, rowwise::Seen(seen), inp.rows, static_cast<int>(weight.rows - 2), adjoint};
+    launch.rows({inp.rows, inp.cols, width(inp)}, Kernel<T>{out, weight, rows, width(inp)});
+  };
   with_type(inp.dtype, [&]<typename T>(T) {
-    rowwise::with_taps(weight.rows - 1, check, [&](auto taps) {
-      launch.rows({inp.rows, inp.cols, width(inp)},
-                  rowwise::ConvolutionKernel<T, taps>{out, inp, kept, weight, rowwise::Seen(seen),
-                                                      inp.rows, width(inp), adjoint});
-    });
+    if (weight.rows == 5) return run.template operator()<T, rowwise::ConvolutionKernel>();
+    run.template operator()<T, rowwise::LongConvolutionKernel>();
   });
 }
 

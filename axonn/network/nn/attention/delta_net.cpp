@@ -1,5 +1,6 @@
 #include "axonn/network/nn/attention/delta_net.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -11,10 +12,10 @@ namespace axonn {
 
 namespace {
 
-constexpr int kMostTaps = ops::CausalConvolution::kMostTaps;
-
 /// Taps of the operation that computes the convolution.
-int held_taps(const DeltaSizes& sizes) { return ops::CausalConvolution::held_by(sizes.taps); }
+std::int64_t held_taps(const DeltaSizes& sizes) {
+  return std::max<std::int64_t>(sizes.taps, ops::CausalConvolution::kFewTaps);
+}
 
 /// The heads whose cut is that of all products.
 Heads heads_of_sizes(const DeltaSizes& sizes) {
@@ -199,8 +200,8 @@ DeltaNet::DeltaNet(ParameterGroup& group, const std::string& name, const Options
       sizes_(options.sizes),
       eps_(options.eps),
       products_(group, name, delta_products(options, heads_)) {
-  AXONN_CHECK(sizes_.taps >= 2 && sizes_.taps <= kMostTaps, name, ": ", sizes_.taps,
-              " taps of the convolution, wanted 2 to ", kMostTaps);
+  AXONN_CHECK(sizes_.taps >= 2 && sizes_.taps <= DeltaSizes::kMostTaps, name, ": ", sizes_.taps,
+              " taps of the convolution, wanted 2 to ", DeltaSizes::kMostTaps);
   std::vector<Segment> segments = heads_.qkv_segments();
   segments.resize(3);
   std::int64_t rows = 0;
@@ -278,7 +279,7 @@ Chunk DeltaNet::forward(const Context& ctx, const Chunk& products) const {
 
 /// The weights of the convolution as the operation takes them.
 Tensor DeltaNet::taps(const Context& ctx, const Columns& at) const {
-  const int held = held_taps(sizes_);
+  const std::int64_t held = held_taps(sizes_);
   Tensor all = ctx.zeros(held + 1, at.channels, DType::f32);
   const View used = all.view().row_range(held - sizes_.taps, sizes_.taps);
   at.for_channels([&](std::int64_t row, std::int64_t col, std::int64_t count) {
@@ -442,7 +443,7 @@ void DeltaNet::convolution_backward(const Context& ctx, const Columns& at, const
                                          .seen = made.seen,
                                          .adjoint = true});
   if (!adds_gradient(ctx, *taps_, products.placement)) return;
-  const int held = held_taps(sizes_);
+  const std::int64_t held = held_taps(sizes_);
   const Tensor d_taps = ctx.zeros(held, at.channels, DType::f32);
   ctx.backend.run(ops::CausalConvolutionWeights{d_taps.view(), d_convolved,
                                                 at.convolved(products.value.view()), made.seen});

@@ -201,7 +201,7 @@ void list_delta_options(ModelConfig& model, OptionList& list) {
            {.help = "positions that the convolution of queries, keys and values reads, its own "
                     "included",
             .min = 2,
-            .max = ops::CausalConvolution::kMostTaps,
+            .max = DeltaSizes::kMostTaps,
             .also = "linear_conv_kernel_dim conv_kernel_size"});
 }
 

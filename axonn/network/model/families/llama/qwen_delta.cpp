@@ -52,7 +52,7 @@ void read_delta(const JsonReader& file, ModelConfig& model, Unsupported& unsuppo
   size("linear_key_head_dim", model.delta.key_dim);
   size("linear_value_head_dim", model.delta.value_dim);
   size("linear_conv_kernel_dim", model.delta.taps);
-  if (model.delta.taps < 2 || model.delta.taps > ops::CausalConvolution::kMostTaps)
+  if (model.delta.taps < 2 || model.delta.taps > DeltaSizes::kMostTaps)
     unsupported.push_back(concat("linear_conv_kernel_dim = ", model.delta.taps));
   model.delta_layers = read_delta_layers(file, model, unsupported);
   if (!file.flag("attn_output_gate", true)) unsupported.emplace_back("attn_output_gate = false");
@@ -297,7 +297,7 @@ GgufKeys gguf_qwen3_5_keys(const ModelConfig& model) {
 
 void read_delta_gguf(const GgufModelKeys& keys, ModelConfig& model) {
   DeltaSizes& sizes = model.delta;
-  sizes.taps = keys.needed("ssm.conv_kernel", ops::CausalConvolution::kMostTaps);
+  sizes.taps = keys.needed("ssm.conv_kernel", DeltaSizes::kMostTaps);
   sizes.key_dim = keys.needed("ssm.state_size", kMostColumns);
   sizes.key_heads = keys.needed("ssm.group_count", kMostColumns);
   sizes.value_heads = keys.needed("ssm.time_step_rank", kMostColumns);
