@@ -1,11 +1,15 @@
 #!/bin/bash
-# bundle-libraries.sh ROOT [SYSROOT]: copies all libraries that ROOT/bin/axonn needs, except for the
-# C library, into ROOT/lib/axonn, and their licences, as Debian tells them, into
+# bundle-libraries.sh [--with-glibc] ROOT [SYSROOT]: copies all libraries that ROOT/bin/axonn needs,
+# except for the C library, into ROOT/lib/axonn, and their licences, as Debian tells them, into
 # ROOT/share/doc/axonn/licences. With the SYSROOT that scripts/arm64-sysroot.sh made, the program is
 # one for 64-bit ARM, and QEMU runs its loader.
 # Prints "  LIBRARY: PACKAGE VERSION" for each, and "glibc VERSION": the oldest that will do.
+# --with-glibc: on systems with an older one, too. The C library goes into ROOT/glibc, the program
+# into ROOT/libexec, and ROOT/bin/axonn is packaging/with-glibc.sh, which chooses.
 set -euo pipefail
 
+with_glibc=0
+[[ $1 != --with-glibc ]] || { with_glibc=1; shift; }
 root=$1 sysroot=${2:-}
 tools=${sysroot:+aarch64-linux-gnu-}
 work=$(mktemp -d)
@@ -44,19 +48,30 @@ package_of() {
 }
 # copy_licence PACKAGE
 copy_licence() { cp "$sysroot/usr/share/doc/$1/copyright" "$licences/$1"; }
+# copy_libraries FOLDER: those of the standard input, and their licences.
+copy_libraries() {
+  local library package version
+  while read -r library; do
+    cp -L "$library" "$1"
+    read -r package version < <(package_of "$library")
+    copy_licence "$package"
+    echo "  ${library##*/}: $package $version"
+  done
+}
 
-libraries_of "$root/bin/axonn" | awk '$2 == "=>" {print $3}' | sort -u |
-  grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so' >"$work/needed"
+libraries_of "$root/bin/axonn" | awk '$2 == "=>" {print $3}' | sort -u >"$work/all"
+c_library='/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so'
+grep -vE "$c_library" "$work/all" >"$work/needed"
 if grep -E '/lib(mpi|cuda|cublas|nccl|amdhip)' "$work/needed" >&2; then
   echo "error: the libraries above belong to the machine: build with preset tarball" >&2
   exit 1
 fi
-while read -r library; do
-  cp -L "$library" "$libraries"
-  read -r package version < <(package_of "$library")
-  copy_licence "$package"
-  echo "  ${library##*/}: $package $version"
-done <"$work/needed"
+copy_libraries "$libraries" <"$work/needed"
+if ((with_glibc)); then
+  loader=$(LC_ALL=C readelf -l "$root/bin/axonn" | sed -n 's/.*program interpreter: \(.*\)\]/\1/p')
+  mkdir -p "$root/glibc" "$root/libexec"
+  { grep -E "$c_library" "$work/all"; echo "$loader"; } | copy_libraries "$root/glibc"
+fi
 # Libraries whose headers are compiled into the program.
 for header in CLI/CLI.hpp toml++/toml.h xxhash.h nlohmann/json.hpp boost/version.hpp; do
   read -r package version < <(package_of "$sysroot/usr/include/$header")
@@ -71,4 +86,13 @@ grep -ohE '/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]' "$licences"/* |
 patchelf --force-rpath --set-rpath '$ORIGIN/../lib/axonn' "$root/bin/axonn"
 glibc=$("${tools}objdump" -T "$root/bin/axonn" "$libraries"/* | grep -oE 'GLIBC_2\.[0-9]+' |
   sort -Vu | tail -n 1)
-echo "glibc ${glibc#GLIBC_}"
+glibc=${glibc#GLIBC_}
+if ((with_glibc)); then
+  # axonn finds its configurations in the share/ beside the folder of /proc/self/exe, which is the
+  # loader or the program, so each lies in a folder of ROOT.
+  mv "$root/bin/axonn" "$root/libexec/axonn"
+  sed "s|@LOADER@|$loader|; s|@LOADER_NAME@|${loader##*/}|; s|@GLIBC@|$glibc|
+    s|@MINOR@|${glibc#2.}|" "${0%/*}/../packaging/with-glibc.sh" >"$root/bin/axonn"
+  chmod +x "$root/bin/axonn"
+fi
+echo "glibc $glibc"

@@ -150,7 +150,7 @@ PARTS = [
         "operations and a short training with the kernels of packages, for each set of "
         "instructions that the processor has; the packages",
         build=120,
-        test=57,
+        test=63,
         # All but the kernels comes from the compiler cache.
         run=Tests(
             "dispatch",
