@@ -158,11 +158,9 @@ def travel(roads, rng, keys, grid, lora):
     try:
         near = roads.loss(roads.folder / "0.gguf")
     except Refused as why:
-        if architecture != "apertus":  # whose numbers are keys
-            raise Lost(f"its GGUF file is not read: {why}") from None
-    else:
-        if abs(near - want) > 2e-6 * want:
-            raise Lost(f"the GGUF file has the loss {near}, the checkpoint {want}")
+        raise Lost(f"its GGUF file is not read: {why}") from None
+    if abs(near - want) > 2e-6 * want:
+        raise Lost(f"the GGUF file has the loss {near}, the checkpoint {want}")
 
 
 def attempt(roads, rng):

@@ -45,11 +45,11 @@ Candidate type_of(const GgufModelKeys& keys) {
   for (const Family* const family : families())
     for (const ModelType& type : family->types()) {
       const GgufForm& form = type.gguf;
-      if (!form.architecture.empty() && form.kept_in_keys.empty()) names.insert(form.architecture);
+      if (!form.architecture.empty()) names.insert(form.architecture);
       if (form.architecture == keys.architecture() && (!best.type || fits(type) > fits(*best.type)))
         best = {family, &type};
     }
-  if (best.type && best.type->gguf.kept_in_keys.empty()) return best;
+  if (best.type) return best;
   refuse(keys.file().path(), ": models of the architecture '", printable(keys.architecture()),
          "' are not read from GGUF; those of ", join(names), " are", kGgufRemedy);
 }

@@ -1,6 +1,7 @@
 #include "axonn/network/model/gguf_source.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -76,6 +77,8 @@ class GgufSource final : public ParameterSource {
       known.insert(tensor.name);
       if (tensor.values.empty()) place(tensor, differences);
     }
+    const GgufForm& form = need_type(*find_family(model), model).gguf;
+    for (const ParameterSpec& spec : specs) keep_number(form, spec.name, model.layers, differences);
     for (const auto& [name, tensor] : file_->tensors())
       if (!known.contains(name) && !is_further(name, model.layers) && !is_gate_up(name, known))
         differences.add(name, " is not known");
@@ -87,6 +90,12 @@ class GgufSource final : public ParameterSource {
     std::int64_t bytes = 0;
     std::vector<float> values;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
+      if (const auto number = numbers_.find(wanted[i].parameter); number != numbers_.end()) {
+        const std::array<float, 1> value{number->second};
+        for (const Slice& slice : wanted[i].slices)
+          take(i, slice.offset, StoredType::f32, std::as_bytes(std::span(value)));
+        continue;
+      }
       const auto found = places_.find(wanted[i].parameter);
       AXONN_CHECK(found != places_.end() && wanted[i].kind == "master", path(), " has no ",
                   wanted[i].kind, " of ", wanted[i].parameter);
@@ -182,6 +191,22 @@ class GgufSource final : public ParameterSource {
     mutable std::int64_t head_ = -1;
   };
 
+  /// Finds a parameter that is a number of a list, GgufForm::kept_in_keys.
+  void keep_number(const GgufForm& form, const std::string& parameter, std::int64_t layers,
+                   Differences& differences) {
+    const std::size_t at =
+        form.kept_in_keys.empty() ? parameter.npos : parameter.find(form.kept_in_keys);
+    if (at == parameter.npos) return;
+    constexpr std::string_view kLayers = "model.layers.";
+    std::int64_t layer = 0;
+    std::from_chars(parameter.data() + kLayers.size(), parameter.data() + at, layer);
+    const std::string key = concat(form.kept_key, parameter.substr(at + form.kept_in_keys.size()));
+    const std::vector<double>* const all = file_->numbers(key);
+    if (!all || std::ssize(*all) != layers)
+      return differences.add("the key ", key, " is no list of ", layers, " numbers");
+    numbers_[parameter] = static_cast<float>((*all)[layer]);
+  }
+
   /// Whether a tensor is of a block that predicts further tokens, behind `layers` ones.
   bool is_further(std::string_view name, std::int64_t layers) const {
     constexpr std::string_view kBlock = "blk.";
@@ -260,6 +285,7 @@ class GgufSource final : public ParameterSource {
 
   std::shared_ptr<const GgufFile> file_;
   std::map<std::string, std::vector<Place>, std::less<>> places_;  // by parameter
+  std::map<std::string, float, std::less<>> numbers_;              // likewise
 };
 
 }  // namespace

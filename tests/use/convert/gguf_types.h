@@ -145,6 +145,11 @@ inline TypesInGguf dense_types() {
          m.block_norm = BlockNormKind::output;
          m.qk_norm = QkNormKind::head;
        }},
+      {"apertus",
+       [](ChangedModel m) {
+         m.activation = MlpKind::xielu;
+         m.qk_norm = QkNormKind::head;
+       }},
       {"olmo2",
        [](ChangedModel m) {
          m.block_norm = BlockNormKind::output;

@@ -91,8 +91,9 @@ struct GgufForm {
   GgufKeys (*keys)(const ModelConfig&) = nullptr;
   /// Sets options that follow from further keys, or that the type has there; null: there are none.
   void (*read)(const GgufModelKeys&, ModelConfig&) = nullptr;
-  /// Parameters with this in their names are not tensors, but keys of values().
-  std::string_view kept_in_keys = {};
+  /// Parameters with this in their names are not tensors, but numbers of lists that have one for
+  /// each layer, of values(); the list's key is kept_key and the rest of the name: "xielu.alpha_p".
+  std::string_view kept_in_keys = {}, kept_key = {};
   GgufKeys (*values)(const ModelConfig&, ParameterSource&) = nullptr;
   /// Adds values, "tied = true", with which llama.cpp computes another model; null: there are none.
   void (*check)(const ModelConfig&, Unsupported&) = nullptr;

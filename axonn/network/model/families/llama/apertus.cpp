@@ -2,6 +2,7 @@
 // the config.json of each model; arXiv 2509.14233.
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/model/gguf_keys.h"
 #include "axonn/network/nn/xielu.h"
 
 namespace axonn {
@@ -62,6 +63,15 @@ GgufKeys xielu_keys(const ModelConfig& model, ParameterSource& source) {
           {"xielu.eps", constant(Xielu::kEps)}};
 }
 
+void read_xielu_gguf(const GgufModelKeys& keys, ModelConfig&) {
+  for (const auto& [key, wanted] :
+       {std::pair{"xielu.beta", Xielu::kBeta}, std::pair{"xielu.eps", Xielu::kEps}})
+    if (const std::vector<double>* const found = keys.file().numbers(key))
+      for (const double value : *found)
+        if (static_cast<float>(value) != static_cast<float>(wanted))
+          refuse(keys.file().path(), ": ", key, " is ", value, ", wanted ", wanted, kGgufRemedy);
+}
+
 }  // namespace
 
 std::vector<ModelType> apertus_types() {
@@ -79,7 +89,11 @@ std::vector<ModelType> apertus_types() {
            .check = check_apertus,
            .rename = rename_norms,
            .numbers = xielu_numbers,
-           .gguf = {.architecture = "apertus", .kept_in_keys = kXielu, .values = xielu_keys}}};
+           .gguf = {.architecture = "apertus",
+                    .read = read_xielu_gguf,
+                    .kept_in_keys = kXielu,
+                    .kept_key = "xielu.",
+                    .values = xielu_keys}}};
 }
 
 }  // namespace axonn
