@@ -17,6 +17,7 @@ from axonn import checkpoint as reader  # noqa: E402
 SUFFIX = 20
 POLICIES = {"t=1,k=40": (1, 40, 1), "t=1": (1, 0, 1), "t=0.7,p=0.9": (0.7, 0, 0.9),
             "t=1.5,k=20,p=0.8": (1.5, 20, 0.8), "greedy": (0, 0, 1)}
+NEAR_POLICY, NEAR_SUFFIX = (0.7, 16, 1), 4
 HEADS, EPS, BASE = 4, 1e-5, 10000.0
 CONFIG = """
 [model]
@@ -126,6 +127,33 @@ class Document:
                 self.log10_p[name] = sum(one for one, _ in found) / math.log(10)
 
 
+def near_mass(weights, text, policy):
+    """log10 of the probability of all texts in which at most one token of the suffix differs, and
+    whether rounding could change which tokens are drawn."""
+    tokens = np.frombuffer(text.encode(), np.uint8)[:193].astype(int)
+    begin, sure = len(tokens) - NEAR_SUFFIX, True
+
+    def rest(changed, first):  # log-probability of the tokens from `first` on
+        nonlocal sure
+        u, total = logits_of(weights, changed[:-1]), 0
+        for i in range(first, len(changed)):
+            one, certain = log_q(u[i - 1], changed[i], policy)
+            total, sure = total + one, sure and certain
+        return total
+
+    u, before = logits_of(weights, tokens[:-1]), 0
+    mass = math.exp(rest(tokens, begin))
+    for i in range(begin, len(tokens)):
+        for token in range(256):
+            if token != tokens[i] and log_q(u[i - 1], token, policy)[0] > -math.inf:
+                changed = np.concatenate([tokens[:i], [token], tokens[i + 1:]])
+                mass += math.exp(before + rest(changed, i))
+        before += log_q(u[i - 1], tokens[i], policy)[0]
+        if before == -math.inf:
+            break
+    return math.log10(mass) if mass > 0 else -math.inf, sure
+
+
 def blind_scores(members, others):
     """Naive Bayes on bytes, ten folds."""
     size = len(set(b"".join(members + others)))
@@ -161,12 +189,12 @@ class Memorization(RunTest):
         with open(self.path(name)) as file:
             return [json.loads(line)["text"] for line in file]
 
-    def audit(self, run, grid):
+    def audit(self, run, grid, *more, policies=";".join(POLICIES), suffix=SUFFIX):
         out = self.path(f"audit-{grid}.json")
         axonn("memorize", "--audit", "--model", os.path.join(run, "checkpoints"), "--documents",
               self.path("records.jsonl"), "--control", self.path("control.jsonl"), "--suffix",
-              SUFFIX, "--seq-len", 193, "--policies", ";".join(POLICIES), "--json", out,
-              "--grid", grid)
+              suffix, "--seq-len", 193, "--policies", policies, "--json", out,
+              "--grid", grid, *more)
         with open(out) as file:
             return json.load(file)
 
@@ -254,6 +282,26 @@ class Memorization(RunTest):
             self.assertGreaterEqual(at["bootstrap_high"], at["true_positive_rate"])
             self.check_clopper_pearson(at, len(members))
 
+    def check_near(self, report, texts, weights):
+        compared = 0
+        for got, text in zip(report["runs"][0]["recitations"], texts):
+            want, sure = near_mass(weights, text, NEAR_POLICY)
+            [near] = got["near"]
+            if sure and want > -math.inf:
+                for end in ("log10_low", "log10_high"):  # 64 beams hold all prefixes
+                    self.assertAlmostEqual(near[end], want, delta=3e-5 * (1 + abs(want)))
+                compared += 1
+            elif sure:
+                self.assertIsNone(near["log10_high"])
+        self.assertGreater(compared, 1)
+        for rate in report["near"]:
+            least = math.log10(-math.expm1(math.log1p(-rate["p"]) / rate["n"]))
+            found = sum(r["near"][0]["log10_low"] is not None
+                        and r["near"][0]["log10_low"] >= least
+                        for r in report["runs"][0]["recitations"]
+                        if report["groups"][r["group"]]["name"] == rate["group"])
+            self.assertEqual([rate["extractable_at_least"], rate["extractable_at_most"]], [found] * 2)
+
     def check_clopper_pearson(self, at, count):
         def tail(k, p):  # at least k of count
             return sum(math.comb(count, i) * p ** i * (1 - p) ** (count - i)
@@ -284,6 +332,9 @@ class Memorization(RunTest):
                 self.check_rates(report)
                 self.check_matched(report)
                 self.check_membership(report, texts, control)
+                few = self.audit(run, grid, "--limit", 4, "--near", 1, "--near-beams", 64,
+                                 policies="t=0.7,k=16", suffix=NEAR_SUFFIX)
+                self.check_near(few, texts[:4] + control[:4], weights)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@
 #include "axonn/run/load/launch.h"
 #include "axonn/use/infer/evaluate.h"
 #include "axonn/use/infer/text_sampler.h"
+#include "axonn/use/memorize/near_recite.h"
 #include "axonn/use/memorize/origin.h"
 #include "axonn/use/memorize/recite.h"
 #include "axonn/use/memorize/report_json.h"
@@ -57,7 +58,28 @@ struct MemorizeFlags : ModelFlags {
   std::int64_t suffix = 50, seq_len = 0, limit = 0, batch = 0;
   std::string json, html;
   std::vector<std::string> policies = ReciteOptions().policies;
+  NearRequest near;
+  std::string distance = std::string(kTextDistances[static_cast<int>(NearRequest().distance)]);
 };
+
+void add_near_flags(CLI::App& app, MemorizeFlags& flags) {
+  app.add_option("--near", flags.near.epsilon,
+                 "distances in tokens: bounds of the probability, by the first of the policies, "
+                 "that a sample is at most so far from a suffix")
+      ->type_name("DISTANCES")
+      ->check(CLI::Range(0, 100))
+      ->delimiter(',');
+  app.add_option("--near-beams", flags.near.beams,
+                 "prefixes that the search for these texts goes on with; more bring the bounds "
+                 "closer")
+      ->capture_default_str()
+      ->check(count_from(1));
+  app.add_option("--near-distance", flags.distance,
+                 "hamming, tokens that differ, or levenshtein, tokens to insert, remove or change")
+      ->capture_default_str()
+      ->check(
+          CLI::IsMember(std::vector<std::string>(kTextDistances.begin(), kTextDistances.end())));
+}
 
 void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
   auto* audit = app.add_flag("--audit", flags.audit, "test an existing model, without training");
@@ -87,6 +109,7 @@ void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
       ->type_name("POLICIES")
       ->delimiter(';')
       ->default_str("t=1,k=40;t=1");
+  add_near_flags(app, flags);
   app.add_option("--seq-len", flags.seq_len,
                  "cut documents to this many tokens; default: as the model was trained, else "
                  "2,048")
@@ -179,8 +202,12 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
   ReciteOptions asked{.suffix_tokens = flags.suffix,
                       .batch = flags.batch,
                       .hold_weights = !flags.gather_weights,
-                      .policies = flags.policies};
+                      .policies = flags.policies,
+                      .near = flags.near};
+  asked.near.at_once = 0;
+  asked.near.distance = value_of<TextDistance>(flags.distance, kTextDistances);
   std::ranges::copy(flags.prompts, std::back_inserter(asked.prompt_lengths));
+  check_near(asked, tokenizer->vocab_size());
   with_model(config, [&](LoadedModel& loaded) {
     ProgressLine line(loaded.progress(), "testing", "recitations");
     ReciteOptions options = asked;

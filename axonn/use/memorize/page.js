@@ -529,6 +529,8 @@ function show(report) {
       promptChart(view, variant), `exact-match-by-prompt-${variant + 1}`)));
   if (view.suffixes.length === 0) byId("extraction").remove();
   else byId("policies").append(...policyFigures(view));
+  if (view.near.length === 0) byId("near").remove();
+  else nearTable(view, byId("near-rates"));
   if (view.matched.length === 0) byId("matched").remove();
   else matchedTable(view, byId("matched-rates"));
   if (view.membership.length === 0) byId("membership").remove();

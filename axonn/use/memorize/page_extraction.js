@@ -46,6 +46,21 @@ function policyFigures(view) {
   }));
 }
 
+// Bounds of the suffixes of which n samples contain a text within a distance, with probability 0.5.
+function nearTable(view, table) {
+  const several = view.variants.some(({name}) => name);
+  const shown = view.near.filter(({p}) => p === 0.5);
+  const tries = [...new Set(shown.map(({n}) => n))];
+  const text = (rate) => [...new Set([rate.extractable_at_least, rate.extractable_at_most])]
+    .map((found) => fixed(100 * found / rate.suffixes, 1)).join(" to ");
+  table.append(headRow(["Group", ...several ? ["Loss"] : [], "Distance",
+    ...tries.map((n) => `n = ${count(n)}`)]),
+    html("tbody", {}, ...shown.filter(({n}) => n === tries[0]).map((row) =>
+      bodyRow(row.group, [...several ? [row.variant] : [], count(row.epsilon),
+        ...tries.map((n) => text(shown.find((one) => one.n === n && one.group === row.group
+          && one.variant === row.variant && one.epsilon === row.epsilon)))]))));
+}
+
 // The suffixes that are likelier than matched controls, with the longest prompt.
 function matchedTable(view, table) {
   const several = view.variants.some(({name}) => name);

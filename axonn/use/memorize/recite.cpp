@@ -14,6 +14,7 @@
 #include "axonn/foundation/base/log.h"
 #include "axonn/use/infer/evaluate.h"
 #include "axonn/use/infer/generator.h"
+#include "axonn/use/memorize/near_recite.h"
 
 namespace axonn {
 
@@ -213,6 +214,7 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
   const double start = now_seconds();
   RecitationRun run{.variant = "", .trial = 1, .seed = 0, .policies = options.policies};
   run.recitations = recite(model, tokenizer, all, options);
+  add_near(model, tokenizer, all, options, run.recitations);
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = one.document >= report.group_sizes[0];
   set_blind_scores(all, report.controls, run.recitations);

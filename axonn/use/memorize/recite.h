@@ -13,11 +13,13 @@
 
 namespace axonn {
 
-/// Near-verbatim probabilities: see NearOptions.
+/// Near-verbatim probabilities: see NearOptions; add_near() computes them.
 struct NearRequest {
   std::vector<std::int64_t> epsilon = {};  ///< distances; empty: none is computed
   std::int64_t beams = 20;
   TextDistance distance = TextDistance::levenshtein;
+  /// Documents searched at a time; 0: as many as the cache has room for, which is the fastest.
+  std::int64_t at_once = 16;
 
   bool operator==(const NearRequest&) const = default;
 };
@@ -28,7 +30,7 @@ struct ReciteOptions {
   std::int64_t batch = 0;    ///< sequences per (z, data) coordinate at a time; 0: as memory allows
   bool hold_weights = true;  ///< as in Generator::Options
   std::vector<std::string> policies = {"t=1,k=40", "t=1"};  ///< of the records, see parse_policy()
-  NearRequest near = {};  ///< by the first of the policies; see add_near()
+  NearRequest near = {};                                    ///< by the first of the policies
   /// false: nothing is written, and `exact` is SuffixRecord::greedy_exact.
   bool writes = true;
   /// Progress: called on rank 0 with the number of finished recitations and of all.

@@ -281,6 +281,37 @@ std::string extraction_tables(const MemorizationReport& report,
   return text;
 }
 
+/// Bounds of the shares of suffixes of which n samples hold a text within a distance with a chance
+/// of one half, a table for each distance. Empty if none was asked for.
+std::string near_tables(const MemorizationReport& report, const MemorizationSummary& summary) {
+  constexpr double kChance = 0.5;
+  std::map<std::int64_t, std::vector<Row>> tables;
+  for (const NearRate& rate : near_rates(report, summary)) {
+    if (rate.p != kChance) continue;
+    std::vector<Row>& rows = tables[rate.epsilon];
+    if (rows.empty()) {
+      rows.push_back(names_of(report, "loss", "group"));
+      for (const double n : kReportedTries)
+        rows[0].push_back(format_count(static_cast<std::int64_t>(n)));
+    }
+    if (rate.n == kReportedTries.front())
+      rows.push_back(
+          names_of(report, summary.variants[rate.variant].name, report.groups[rate.group]));
+    const auto percent = [&](std::int64_t count) {
+      return 100 * static_cast<double>(count) / static_cast<double>(rate.suffixes);
+    };
+    rows.back().push_back(
+        rate.at_least == rate.at_most
+            ? fmt::format("{:.1f}", percent(rate.at_least))
+            : fmt::format("{:.0f}-{:.0f}", percent(rate.at_least), percent(rate.at_most)));
+  }
+  std::string text;
+  for (const auto& [epsilon, rows] : tables)
+    text += fmt::format("\nthe same of texts within {} token{} of the suffix, %, by n\n{}", epsilon,
+                        epsilon == 1 ? "" : "s", table(rows, names_of(report, "", "").size()));
+  return text;
+}
+
 /// The shares of suffixes that are likelier than matched controls. Empty without controls.
 std::string matched_table(const MemorizationReport& report, const MemorizationSummary& summary) {
   std::vector<Row> rows{names_of(report, "", ""), names_of(report, "loss", "group")};
@@ -474,8 +505,8 @@ std::string to_text(const MemorizationReport& report) {
            "\nall other figures are in the report's page and in its JSON\n";
   text += main_table(report, summary) + runs_table(report, summary);
   if (summary.prompts.size() > 1) text += prompt_tables(report, summary);
-  text += extraction_tables(report, summary) + matched_table(report, summary) +
-          membership_table(report);
+  text += extraction_tables(report, summary) + near_tables(report, summary) +
+          matched_table(report, summary) + membership_table(report);
   return is_audit(report) ? text + listed(report) : text;
 }
 

@@ -104,6 +104,7 @@ class Study {
   }
 
   std::optional<MemorizationReport> run() {
+    check_near(recite_options(), tokenizer_->vocab_size());
     if (first()) claim_folder();
     origin_.machine = describe_machine(world_, nullptr);
     world_.barrier("study");
@@ -273,8 +274,7 @@ void Study::ask(Training& training, const TrialDocuments& documents, RecitationR
   const double start = now_seconds();
   const auto tested = std::span(*documents.all).first(documents.tested);
   run.recitations = recite(training.model, *tokenizer_, tested, recite_options());
-  if (!memorize_.near_epsilon.empty())
-    add_near(training.model, *tokenizer_, tested, recite_options(), run.recitations);
+  add_near(training.model, *tokenizer_, tested, recite_options(), run.recitations);
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = documents.group[one.document];
   set_blind_scores(tested, controls_, run.recitations);

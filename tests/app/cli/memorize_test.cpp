@@ -98,7 +98,15 @@ TEST(MemorizeProgram, AuditsAModelWithControls) {
   EXPECT_THAT(finished.out, AllOf(HasSubstr("documents"), HasSubstr("control"), HasSubstr("16")));
   const json report = json::parse(test::slurp(run / "audit.json"));
   EXPECT_EQ(report.at("runs").at(0).at("recitations").size(), 3u * 8u);
+  EXPECT_TRUE(report.at("near").empty());
   EXPECT_THAT(test::slurp(run / "audit.html"), HasSubstr("Memorization audit"));
+  std::vector<std::string> near = audit;
+  near.insert(near.end(), {"--near", "0,1", "--near-beams", "2", "--near-distance", "hamming"});
+  ASSERT_EQ(run_program(near).code, 0);
+  const json asked = json::parse(test::slurp(run / "audit.json"));
+  EXPECT_EQ(asked.at("near").size(), 2u * 2 * 7 * 4) << "groups, distances, n, p";
+  for (const json& one : asked.at("runs").at(0).at("recitations"))
+    EXPECT_EQ(one.contains("near"), one.at("prompt") == 0) << "with the whole prompt";
 }
 
 TEST(MemorizeProgram, NamesMissingAndWrongArguments) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -76,7 +77,8 @@ inline MemorizationReport small_audit() {
 }
 
 /// small_audit() with two policies and scores. With the first policy log10 p of the documents asked
-/// is -0.5 - 2 · (their number), of the controls -30; with the second all are 0.
+/// is -0.5 - 2 · (their number), of the controls -30; with the second all are 0. Texts within a
+/// distance of 2 are 10 to 1,000 times as likely as the suffixes.
 inline MemorizationReport recorded_audit() {
   MemorizationReport report = small_audit();
   RecitationRun& run = report.runs[0];
@@ -87,9 +89,11 @@ inline MemorizationReport recorded_audit() {
                             .greedy_exact = r.exact,
                             .greedy_accuracy = r.token_accuracy,
                             .extraction_strength = r.token_accuracy / 2};
-    if (r.prompt == 0)
-      r.scores = MembershipScores{
-          .loss = -number, .zlib = -number / 8, .min_k = -2 * number, .min_k_pp = -3 * number};
+    if (r.prompt > 0) continue;
+    const double log10_p = r.record->log10_p[0];
+    r.near = {{2, std::min(log10_p + 1, 0.0), std::min(log10_p + 3, 0.0)}};
+    r.scores = MembershipScores{
+        .loss = -number, .zlib = -number / 8, .min_k = -2 * number, .min_k_pp = -3 * number};
   }
   return report;
 }

@@ -195,6 +195,12 @@ test("there are two charts for each policy, and a table of separations", () => {
   assert.equal(rows(separations).length, 5);
   assert.deepEqual(rows(open("recorded")["matched-rates"])[1], ["asked", "t=1,k=40", "1", "2",
     "too few controls", "-", "too few controls"]);
+  const near = rows(open("recorded")["near-rates"]);
+  assert.deepEqual(near[0], ["Group", "Distance", ...["1", "10", "100", "1,000", "10,000",
+    "100,000", "1,000,000"].map((n) => `n = ${n}`)]);
+  assert.deepEqual(near[1].slice(0, 6), ["asked", "2", "50.0 to 100.0", "50.0 to 100.0", "100.0",
+    "100.0"]);
+  assert(open("arms").near.removed);
   assert(open("study").extraction.removed);
   assert(open("study").membership.removed);
 });

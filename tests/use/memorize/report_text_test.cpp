@@ -85,6 +85,11 @@ written with probability 0.5 or more in n samples (t=1,k=40), %, by n
 )"));
   EXPECT_THAT(text, HasSubstr("in n samples (t=1), %, by n"));
   EXPECT_THAT(text, HasSubstr(R"(
+the same of texts within 2 tokens of the suffix, %, by n
+  group          1      10    100  1,000  10,000  100,000  1,000,000
+  asked     50-100  50-100  100.0  100.0   100.0    100.0      100.0
+  controls     0.0     0.0    0.0    0.0     0.0      0.0        0.0
+
 likelier than the suffixes of controls, of which a share of alpha would be
                    alpha            memorized  and in 1,000
   group  policy        %  controls          %    samples, %
