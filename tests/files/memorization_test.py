@@ -101,8 +101,9 @@ def log_q(u, target, policy):
 class Document:
     """A document's figures, from the tokens' logits."""
 
-    def __init__(self, weights, text):
-        tokens = np.frombuffer(text.encode(), np.uint8)[:193].astype(int)
+    def __init__(self, weights, text, part=slice(193)):
+        tokens = np.frombuffer(text.encode(), np.uint8)[part].astype(int)
+        text = bytes(tokens.astype(np.uint8).tolist())
         u, targets = logits_of(weights, tokens[:-1]), tokens[1:]
         each = np.arange(len(targets))
         top = u.max(1, keepdims=True)
@@ -115,7 +116,6 @@ class Document:
         gaps = np.sort(np.abs(u - u[each, targets][:, None]), 1)[:, 1]
         self.ranks_are_sure = gaps[-SUFFIX:].min() > 1e-3
         fifth = max(len(targets) * 20 // 100, 1)
-        text = bytes(tokens.astype(np.uint8).tolist())
         self.scores = {"loss": own.mean(), "zlib": own.mean() / len(zlib.compress(text, 6)),
                        "min_k": np.sort(own)[:fifth].mean(),
                        "min_k_pp": np.sort((own - mean) / deviation)[:fifth].mean()}
@@ -302,6 +302,31 @@ class Memorization(RunTest):
                         if report["groups"][r["group"]]["name"] == rate["group"])
             self.assertEqual([rate["extractable_at_least"], rate["extractable_at_most"]], [found] * 2)
 
+    def check_sweep(self, run, grid, texts, weights):
+        report = self.audit(run, grid, "--limit", 4, "--prompt-lengths", 30, "--offsets", "0,25",
+                            "--n", "3,50", "--p", "0.25,0.75", policies="t=1")
+        self.assertEqual([report["n"], report["p"]], [[3, 50], [0.25, 0.75]])
+        offsets = report["prompt_offsets"]
+        self.assertEqual(offsets, [-1, -1, 0, 25])
+        found = {}
+        for got in report["runs"][0]["recitations"]:
+            offset = offsets[got["prompt"]]
+            if offset >= 0:
+                part = slice(offset, offset + 30 + SUFFIX)
+                want = Document(weights, texts[got["document"]], part)
+                self.assertAlmostEqual(got["loss"], want.loss, delta=2e-5)
+                [log10_p] = got["log10_p"]
+                self.assertAlmostEqual(log10_p, want.log10_p["t=1"], delta=1e-4)
+                found.setdefault((got["group"], offset), []).append(log10_p)
+        self.assertEqual([len(one) for one in found.values()], [4] * 4)
+        names = [group["name"] for group in report["groups"]]
+        rates = [rate for rate in report["extraction"] if "offset" in rate]
+        self.assertEqual(len(rates), 2 * 2 * 4)
+        for rate in rates:
+            least = math.log10(-math.expm1(math.log1p(-rate["p"]) / rate["n"]))
+            of = found[names.index(rate["group"]), rate["offset"]]
+            self.assertEqual(rate["extractable"], sum(one >= least for one in of))
+
     def check_clopper_pearson(self, at, count):
         def tail(k, p):  # at least k of count
             return sum(math.comb(count, i) * p ** i * (1 - p) ** (count - i)
@@ -335,6 +360,7 @@ class Memorization(RunTest):
                 few = self.audit(run, grid, "--limit", 4, "--near", 1, "--near-beams", 64,
                                  policies="t=0.7,k=16", suffix=NEAR_SUFFIX)
                 self.check_near(few, texts[:4] + control[:4], weights)
+                self.check_sweep(run, grid, texts[:4] + control[:4], weights)
 
 
 if __name__ == "__main__":

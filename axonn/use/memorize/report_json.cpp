@@ -135,52 +135,59 @@ Json json_of(const VariantSummary& variant) {
           {"test_seconds", variant.test_seconds}};
 }
 
+/// The variant, group and prompt of a figure.
+template <typename F>
+Json place_of(const F& of, const MemorizationReport& report, const MemorizationSummary& summary) {
+  Json json{{"variant", summary.variants[of.variant].name},
+            {"group", report.groups[of.group]},
+            {"prompt_tokens", report.prompt_lengths[of.prompt]}};
+  if (const std::int64_t offset = report.offset_of(of.prompt); offset != kBeforeSuffix)
+    json["offset"] = offset;
+  return json;
+}
+
 Json json_of(const RecitationCell& cell, const MemorizationReport& report,
              const MemorizationSummary& summary) {
-  return {{"variant", summary.variants[cell.variant].name},
-          {"group", report.groups[cell.group]},
-          {"prompt_tokens", report.prompt_lengths[cell.prompt]},
-          {"trials", cell.trials},
-          {"documents", cell.documents},
-          {"recitations", cell.recitations},
-          {"exact", cell.exact},
-          {"exact_percent", cell.exact_percent.mean},
-          {"exact_percent_min", cell.exact_percent.minimum},
-          {"exact_percent_max", cell.exact_percent.maximum},
-          {"exact_percent_low", cell.exact_interval.low},
-          {"exact_percent_high", cell.exact_interval.high},
-          {"longest_run", cell.longest_run},
-          {"token_accuracy", cell.token_accuracy},
-          {"edit_distance", cell.edit_distance},
-          {"loss", cell.loss}};
+  Json json = place_of(cell, report, summary);
+  json.update({{"trials", cell.trials},
+               {"documents", cell.documents},
+               {"recitations", cell.recitations},
+               {"exact", cell.exact},
+               {"exact_percent", cell.exact_percent.mean},
+               {"exact_percent_min", cell.exact_percent.minimum},
+               {"exact_percent_max", cell.exact_percent.maximum},
+               {"exact_percent_low", cell.exact_interval.low},
+               {"exact_percent_high", cell.exact_interval.high},
+               {"longest_run", cell.longest_run},
+               {"token_accuracy", cell.token_accuracy},
+               {"edit_distance", cell.edit_distance},
+               {"loss", cell.loss}});
+  return json;
 }
 
 Json json_of(const ExtractionRate& rate, const MemorizationReport& report,
              const MemorizationSummary& summary) {
   const double percent =
       100 * static_cast<double>(rate.extractable) / static_cast<double>(rate.suffixes);
-  return {{"variant", summary.variants[rate.variant].name},
-          {"group", report.groups[rate.group]},
-          {"prompt_tokens", report.prompt_lengths[rate.prompt]},
-          {"policy", rate.policy},
-          {"n", rate.n},
-          {"p", rate.p},
-          {"suffixes", rate.suffixes},
-          {"extractable", rate.extractable},
-          {"percent", percent},
-          {"percent_low", rate.interval.low},
-          {"percent_high", rate.interval.high}};
+  Json json = place_of(rate, report, summary);
+  json.update({{"policy", rate.policy},
+               {"n", rate.n},
+               {"p", rate.p},
+               {"suffixes", rate.suffixes},
+               {"extractable", rate.extractable},
+               {"percent", percent},
+               {"percent_low", rate.interval.low},
+               {"percent_high", rate.interval.high}});
+  return json;
 }
 
 Json json_of(const MatchedRate& rate, const MemorizationReport& report,
              const MemorizationSummary& summary) {
-  Json json{{"variant", summary.variants[rate.variant].name},
-            {"group", report.groups[rate.group]},
-            {"prompt_tokens", report.prompt_lengths[rate.prompt]},
-            {"policy", rate.policy},
-            {"alpha", rate.alpha},
-            {"controls", rate.controls},
-            {"suffixes", rate.suffixes}};
+  Json json = place_of(rate, report, summary);
+  json.update({{"policy", rate.policy},
+               {"alpha", rate.alpha},
+               {"controls", rate.controls},
+               {"suffixes", rate.suffixes}});
   const auto measured = [&](const auto& value) { return rate.memorized ? Json(value) : Json(); };
   json["memorized"] = measured(rate.memorized.value_or(0));
   json["memorized_percent_low"] = measured(rate.interval.low);
@@ -285,7 +292,8 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
   for (std::size_t i = 0; i < report.groups.size(); ++i) groups.push_back(json_of_group(report, i));
   for (const VariantSummary& variant : summary.variants) variants.push_back(json_of(variant));
   Json rates = Json::array(), matched = Json::array(), membership = Json::array();
-  for (const ExtractionRate& rate : extraction_rates(suffix_probabilities(report, summary)))
+  for (const ExtractionRate& rate :
+       extraction_rates(suffix_probabilities(report, summary), report.extraction))
     rates.push_back(json_of(rate, report, summary));
   for (const MatchedRate& rate : matched_rates(report, summary))
     matched.push_back(json_of(rate, report, summary));
@@ -302,6 +310,9 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
           {"groups", std::move(groups)},
           {"suffix_tokens", report.suffix_tokens},
           {"prompt_lengths", report.prompt_lengths},
+          {"prompt_offsets", report.prompt_offsets},
+          {"n", report.extraction.n},
+          {"p", report.extraction.p},
           {"variants", std::move(variants)},
           {"by_loss", report.by_loss},
           {"extraction", std::move(rates)},

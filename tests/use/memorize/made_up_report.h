@@ -98,6 +98,16 @@ inline MemorizationReport recorded_audit() {
   return report;
 }
 
+/// recorded_audit() whose shorter prompts, of 8 tokens, begin 20 tokens after the document's
+/// beginning, where they have the worst matches, and at it. Rates for n = 3 and 50, p = 0.25.
+inline MemorizationReport swept_audit() {
+  MemorizationReport report = recorded_audit();
+  report.prompt_lengths = {kWholePrompt, 8, 8};
+  report.prompt_offsets = {kBeforeSuffix, 20, 0};
+  report.extraction = {.n = {3, 50}, .p = {0.25}};
+  return report;
+}
+
 /// A control, and buckets in two parts of the steps, with records and a curve of two points.
 inline MemorizationReport arms_study() {
   MemorizationReport report = small_study();

@@ -254,6 +254,21 @@ test("there is a curve per group if there are several prompt lengths", () => {
   assert.match(hint.textContent, /95 % interval .* longest prompt \(whole\)/);
 });
 
+test("there is a curve for each length of a prompt over its offsets", () => {
+  assert(open("audit")["by-offset"].removed);
+  const {offsets, policies, cells, "by-prompt": prompts} = open("swept");
+  assert(prompts.removed);
+  assert.deepEqual(texts(offsets.all("figcaption")), ["A prompt of 8 tokens"]);
+  assert.match(offsets.one("desc").textContent,
+    /^asked: 50\.0 % after 0 tokens, 0\.0 % after 20 tokens\. controls: /);
+  assert.deepEqual(rows(cells).slice(1, 4).map((row) => row.slice(0, 2)),
+    [["asked", "whole"], ["asked", "8 after 0"], ["asked", "8 after 20"]]);
+  const [tries] = policies.all("figure");
+  assert.equal(tries.one("figcaption").textContent,
+    "Written with probability 0.25 in n samples, %");
+  assert(texts(tries.all("title")).includes("asked: 50.0 % in 3 samples"));
+});
+
 test("every figure can be saved in the colors of paper", () => {
   const page = open("study"), count = (nodes) => nodes.length;
   assert.equal(count(page["bars-figure"].all("button")), 1);

@@ -164,9 +164,9 @@ TEST(Page, TheScriptDrawsTheReport) {
   MemorizationReport empty = small_study();
   empty.runs.clear();
   const std::pair<const char*, MemorizationReport> pages[] = {
-      {"study", small_study()}, {"audit", small_audit()},      {"evil", evil_report()},
-      {"odd", odd_study()},     {"arms", arms_study()},        {"large", large_audit()},
-      {"empty", empty},         {"recorded", recorded_audit()}};
+      {"study", small_study()}, {"audit", small_audit()},       {"evil", evil_report()},
+      {"odd", odd_study()},     {"arms", arms_study()},         {"large", large_audit()},
+      {"empty", empty},         {"recorded", recorded_audit()}, {"swept", swept_audit()}};
   for (const auto& [name, report] : pages)
     write_file_atomically(folder / (std::string(name) + ".html"), html_page(report));
   const std::string command = "node " + test::source_folder() +

@@ -111,11 +111,26 @@ TEST(ReportJson, ReadsRunsOfVersionsWithoutRecords) {
   EXPECT_FALSE(run.recitations.at(0).record || run.recitations[0].scores);
 }
 
+TEST(ReportJson, HasTheOffsetsOfPromptsAndTheRatesOfItsOwnNumbers) {
+  const auto json = nlohmann::json::parse(to_json(swept_audit()));
+  EXPECT_EQ(json.at("prompt_offsets"), (nlohmann::json{-1, 20, 0}));
+  EXPECT_EQ(json.at("n"), (nlohmann::json{3, 50}));
+  EXPECT_EQ(json.at("p"), (nlohmann::json{0.25}));
+  ASSERT_EQ(json.at("extraction").size(), 2u * 3 * 2 * 2);  // groups, prompts, policies, n
+  ASSERT_EQ(json.at("near").size(), 2u * 2);
+  EXPECT_EQ(json.at("near").at(1).at("n"), 50);
+  const auto& cells = json.at("summary");
+  ASSERT_EQ(cells.size(), 6u);
+  EXPECT_FALSE(cells.at(0).contains("offset"));
+  EXPECT_EQ(cells.at(1).at("offset"), 20);
+  EXPECT_EQ(cells.at(1).at("prompt_tokens"), 8);
+}
+
 TEST(ReportJson, HasRatesOfExtractionAndSeparations) {
   const MemorizationReport report = recorded_audit();
   const auto json = nlohmann::json::parse(to_json(report));
   const auto& rates = json.at("extraction");
-  ASSERT_EQ(rates.size(), 2u * 3u * 2u * kReportedTries.size() * kReportedChances.size());
+  ASSERT_EQ(rates.size(), 2u * 3u * 2u * 7u * 4u);
   const auto rate = [&](const char* group, const char* policy, double n, double p) {
     for (const auto& one : rates)
       if (one.at("group") == group && one.at("policy") == policy && one.at("n") == n &&
