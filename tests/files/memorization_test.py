@@ -41,6 +41,27 @@ lr = 1e-2
 """
 
 
+STUDY = """
+[memorize]
+losses = ["standard"]
+trials = 1
+[[memorize.bucket]]
+name = "none"
+kind = "canary"
+digits = 2
+size = 3
+[[memorize.bucket]]
+name = "learned"
+kind = "canary"
+digits = 2
+size = 4
+times = 40
+[[memorize.bucket]]
+name = "records"
+size = 2
+"""
+
+
 def norm(x, weight):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + EPS) * weight
 
@@ -326,6 +347,53 @@ class Memorization(RunTest):
             least = math.log10(-math.expm1(math.log1p(-rate["p"]) / rate["n"]))
             of = found[names.index(rate["group"]), rate["offset"]]
             self.assertEqual(rate["extractable"], sum(one >= least for one in of))
+
+    def check_exposure(self, report, weights):
+        groups, recitations = report["groups"], report["runs"][0]["recitations"]
+        found = {}
+        for got in recitations:
+            if groups[got["group"]]["name"] == "records":
+                self.assertNotIn("canary_rank", got)
+                continue
+            text = got["before"] + got["truth"]
+            losses = []
+            for secret in range(100):
+                tokens = np.frombuffer((text[:-3] + f"{secret:02}.").encode(), np.uint8).astype(int)
+                u = logits_of(weights, tokens[:-1])[-3:]
+                losses.append(sum(np.log(np.exp(row - row.max()).sum()) + row.max() - row[target]
+                                  for row, target in zip(u, tokens[-3:])))
+            own, others = losses.pop(int(text[-3:-1])), np.array(losses)
+            ranks = [1 + sum(others < own - 1e-4), 1 + sum(others < own + 1e-4)]
+            self.assertLessEqual(ranks[0], got["canary_rank"])
+            self.assertGreaterEqual(ranks[1], got["canary_rank"])
+            self.assertEqual(got["canary_candidates"], 100)
+            self.assertAlmostEqual(got["exposure"], math.log2(100 / got["canary_rank"]), delta=1e-6)
+            found.setdefault(groups[got["group"]]["name"], []).append(got["exposure"])
+        self.assertEqual([len(one) for one in found.values()], [3, 4])
+        self.assertEqual([one["group"] for one in report["exposure"]], list(found))
+        for row, bits in zip(report["exposure"], found.values()):
+            self.assertAlmostEqual(row["mean_bits"], np.mean(bits), delta=1e-6)
+            self.assertAlmostEqual(row["median_bits"], np.median(bits), delta=1e-6)
+            self.assertAlmostEqual(row["most_bits"], math.log2(100), delta=1e-6)
+            self.assertEqual(row["rank_1"], sum(one > math.log2(100) - 1e-9 for one in bits))
+        self.assertGreater(np.mean(found["learned"]), np.mean(found["none"]))
+
+    def test_exposures_of_studies_on_grids_follow_from_their_definition(self):
+        self.documents("records.jsonl", 1, 30)
+        for grid in ("1,1,1,1", "2,1,2,1"):
+            with self.subTest(grid=grid):
+                with open(self.path("study.toml"), "w") as file:
+                    file.write(CONFIG.replace("records.jsonl", self.path("records.jsonl")) + STUDY)
+                out = self.path("study-" + grid)
+                axonn("memorize", self.path("study.toml"), "--output.dir", out, "--grid", grid)
+                with open(os.path.join(out, "report.json")) as file:
+                    report = json.load(file)
+                folder = self.path("folder-" + grid)
+                axonn("convert", "--model", os.path.join(out, "trial-1-standard", "checkpoints"),
+                      "--out", folder, "--dtype", "f32")
+                weights = {name: np.asarray(value, float) for name, value in
+                           reader.safetensors(os.path.join(folder, "model.safetensors")).items()}
+                self.check_exposure(report, weights)
 
     def check_clopper_pearson(self, at, count):
         def tail(k, p):  # at least k of count

@@ -1,6 +1,7 @@
 #include "axonn/use/memorize/config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "axonn/data/corpus/batch_stages.h"
@@ -34,9 +35,18 @@ void list_bucket(BucketConfig& bucket, OptionList& list) {
             .max = 1});
   list.add("kind", bucket.kind, kDocumentKinds,
            {.help = "documents: record, generated records; text, those of memorize.documents; "
-                    "uniform, tokens drawn with equal chances"});
+                    "uniform, tokens drawn with equal chances; canary, generated records that "
+                    "are ranked among the same with other last digits"});
   list.add("tokens", &bucket.tokens,
            {.help = "length of a uniform document", .unit = "tokens", .min = 2});
+  list.add("digits", &bucket.digits,
+           {.help = "number of last digits of a canary that are its secret", .min = 1, .max = 6});
+  list.add(
+      "others", &bucket.others,
+      {.help = "number of other digits among which a canary is ranked, drawn at random; 0: all, "
+               "so that its exposure is exact",
+       .min = 0,
+       .max = 999999});
   list.add("variants", &bucket.variants,
            {.help = "number of near-duplicates of a document that are learned in turn in its "
                     "place; 1: the document itself",
@@ -171,6 +181,10 @@ void validate_bucket(const BucketConfig& bucket, const Config& config,
     refuse(name, ": tokens = ", bucket.tokens,
            "; set more than [memorize] suffix_tokens = ", memorize.suffix_tokens,
            ", and at most [training] seq_len + 1 = ", config.training.seq_len + 1);
+  if (bucket.kind == DocumentKind::canary &&
+      bucket.others >= std::llround(std::pow(10, bucket.digits)))
+    refuse(name, ": others = ", bucket.others, " of digits = ", bucket.digits, " are not so many; ",
+           "set more digits, or others = 0 for all");
   if (bucket.variants > 1 && bucket.times > 0 && bucket.variants > bucket.times)
     refuse(name, ": times = ", bucket.times, " leaves out some of variants = ", bucket.variants,
            "; set variants to at most times");

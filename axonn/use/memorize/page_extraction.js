@@ -78,6 +78,16 @@ function matchedTable(view, table) {
         percent(rate, "memorized_and_extractable")]))));
 }
 
+// ---- Canaries.
+
+function exposureTable(view, table) {
+  table.append(headRow(["Group", "Training", "Canaries", "Candidates", "Mean", "Median", "At most",
+    "Rank 1\u00a0%"]), html("tbody", {}, ...view.exposure.map((one) => bodyRow(one.group,
+    [one.variant, count(one.canaries), count(one.candidates), fixed(one.mean_bits, 2),
+      fixed(one.median_bits, 2), fixed(one.most_bits, 2),
+      fixed(100 * one.rank_1 / one.canaries, 1)]))));
+}
+
 // ---- Membership.
 
 function separationsTable(view, table) {

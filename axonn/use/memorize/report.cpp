@@ -243,6 +243,35 @@ std::vector<NearRate> near_rates(const MemorizationReport& report,
   return rates;
 }
 
+double Exposure::bits() const {
+  return std::log2(static_cast<double>(candidates)) - std::log2(static_cast<double>(rank));
+}
+
+std::vector<ExposureFigures> exposure_figures(const MemorizationReport& report,
+                                              const MemorizationSummary& summary) {
+  std::vector<ExposureFigures> all;
+  for (std::int64_t variant = 0; variant < std::ssize(summary.variants); ++variant)
+    for (std::int64_t group = 0; group < std::ssize(report.groups); ++group) {
+      ExposureFigures figures{variant, group};
+      std::vector<double> bits;
+      for (const RecitationRun& run : report.runs)
+        for (const Recitation& r : run.recitations) {
+          if (run.variant != summary.variants[variant].name || r.group != group || !r.exposure)
+            continue;
+          bits.push_back(r.exposure->bits());
+          figures.first += r.exposure->rank == 1;
+          figures.candidates = r.exposure->candidates;
+        }
+      if (bits.empty()) continue;
+      figures.canaries = std::ssize(bits);
+      figures.mean = trial_spread_of(bits).mean;
+      figures.median = median_of(bits);
+      figures.most = Exposure{1, figures.candidates}.bits();
+      all.push_back(figures);
+    }
+  return all;
+}
+
 std::vector<MembershipResult> membership_results(const MemorizationReport& report) {
   std::vector<MembershipResult> results;
   for (const RecitationRun& run : report.runs)

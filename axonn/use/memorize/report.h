@@ -20,6 +20,15 @@ struct NearRecord {
   double log10_low = 0, log10_high = 0;  ///< minus infinity: never
 };
 
+/// A canary among texts that differ from it in their last digits, by their losses.
+struct Exposure {
+  std::int64_t rank = 1;  ///< 1: the canary is the likeliest
+  std::int64_t candidates = 1;
+
+  /// log2 candidates - log2 rank.
+  double bits() const;
+};
+
 /// A model's greedy continuation of a prompt, compared with the document's own suffix.
 struct Recitation {
   std::int64_t document = 0;       ///< index among the documents of the study or the audit
@@ -35,6 +44,7 @@ struct Recitation {
   std::optional<SuffixRecord> record = {};      ///< empty in results of versions without records
   std::optional<MembershipScores> scores = {};  ///< of the document; only with the whole prompt
   std::vector<NearRecord> near = {};            ///< likewise, for each distance that was asked for
+  std::optional<Exposure> exposure = {};        ///< likewise, of canaries
 };
 
 /// All documents of a run, tested with the whole prompt during its training.
@@ -203,6 +213,15 @@ struct NearRate {
 /// Of each variant, group, distance, p and n, in this order.
 std::vector<NearRate> near_rates(const MemorizationReport& report,
                                  const MemorizationSummary& summary);
+
+/// The exposures of the canaries of a group over all trials, in bits.
+struct ExposureFigures {
+  std::int64_t variant = 0, group = 0, canaries = 0, candidates = 0, first = 0;  ///< first: rank 1
+  double mean = 0, median = 0, most = 0;  ///< most: that of rank 1
+};
+/// Of each variant and group with canaries, in this order.
+std::vector<ExposureFigures> exposure_figures(const MemorizationReport& report,
+                                              const MemorizationSummary& summary);
 
 /// Suffixes that are likelier than those of matched controls: a recitation counts if its
 /// conformal_p_value() among the controls of its run, prompt and policy is at most alpha. If

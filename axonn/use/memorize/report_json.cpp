@@ -55,6 +55,12 @@ void visit_scores(S& scores, const F& f) {
   for (const auto& [name, member] : kScores) f(concat("score_", name).c_str(), scores.*member);
 }
 
+template <typename E, typename F>
+void visit_exposure(E& exposure, const F& f) {
+  f("canary_rank", exposure.rank);
+  f("canary_candidates", exposure.candidates);
+}
+
 template <typename N, typename F>
 void visit_near(N& near, const F& f) {
   f("epsilon", near.epsilon);
@@ -95,6 +101,10 @@ Json json_of(const Recitation& r) {
     visit_record(*r.record, set);
   }
   if (r.scores) visit_scores(*r.scores, set);
+  if (r.exposure) {
+    visit_exposure(*r.exposure, set);
+    json["exposure"] = r.exposure->bits();
+  }
   for (const NearRecord& one : r.near) {
     Json& near = json["near"].emplace_back();
     visit_near(one, [&](const char* key, const auto& value) { near[key] = value; });
@@ -238,6 +248,18 @@ Json json_of(const NearRate& rate, const MemorizationReport& report,
           {"extractable_at_most", rate.at_most}};
 }
 
+Json json_of(const ExposureFigures& of, const MemorizationReport& report,
+             const MemorizationSummary& summary) {
+  return {{"variant", summary.variants[of.variant].name},
+          {"group", report.groups[of.group]},
+          {"canaries", of.canaries},
+          {"candidates", of.candidates},
+          {"mean_bits", of.mean},
+          {"median_bits", of.median},
+          {"most_bits", of.most},
+          {"rank_1", of.first}};
+}
+
 Json json_of(const CurveCell& cell, const MemorizationReport& report) {
   return {{"variant", cell.variant},
           {"trial", cell.trial},
@@ -299,7 +321,9 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
     matched.push_back(json_of(rate, report, summary));
   for (const MembershipResult& result : membership_results(report))
     membership.push_back(json_of(result, report));
-  Json curves = Json::array(), near = Json::array();
+  Json curves = Json::array(), near = Json::array(), exposure = Json::array();
+  for (const ExposureFigures& figures : exposure_figures(report, summary))
+    exposure.push_back(json_of(figures, report, summary));
   for (const NearRate& rate : near_rates(report, summary))
     near.push_back(json_of(rate, report, summary));
   for (const CurveCell& cell : curve_cells(report)) curves.push_back(json_of(cell, report));
@@ -317,6 +341,7 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
           {"by_loss", report.by_loss},
           {"extraction", std::move(rates)},
           {"near", std::move(near)},
+          {"exposure", std::move(exposure)},
           {"matched", std::move(matched)},
           {"membership", std::move(membership)},
           {"curves", std::move(curves)},
@@ -428,6 +453,7 @@ class Node {
         visit_record(*one.record, read);
       }
       if (node.has("score_loss")) visit_scores(one.scores.emplace(), read);
+      if (node.has("canary_rank")) visit_exposure(one.exposure.emplace(), read);
       if (node.has("near")) node["near"].read(one.near);
     }
   }

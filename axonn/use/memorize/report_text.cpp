@@ -413,6 +413,24 @@ std::string membership_table(const MemorizationReport& report) {
       more ? "; trial 1 of several" : "", table(rows, names_of(report, "", "").size() + 1));
 }
 
+/// How far canaries are from the middle of their candidates. Empty without canaries.
+std::string exposure_table(const MemorizationReport& report, const MemorizationSummary& summary) {
+  std::vector<Row> rows{names_of(report, "training", "group")};
+  for (const char* title : {"canaries", "mean", "median", "at most", "rank 1 %"})
+    rows[0].push_back(title);
+  for (const ExposureFigures& of : exposure_figures(report, summary)) {
+    Row& row = rows.emplace_back(
+        names_of(report, summary.variants[of.variant].name, report.groups[of.group]));
+    row.push_back(format_count(of.canaries));
+    for (const double bits : {of.mean, of.median, of.most})
+      row.push_back(fmt::format("{:.2f}", bits));
+    row.push_back(fmt::format(
+        "{:.1f}", 100 * static_cast<double>(of.first) / static_cast<double>(of.canaries)));
+  }
+  if (rows.size() == 1) return "";
+  return "\nexposure of canaries, bits\n" + table(rows, names_of(report, "", "").size());
+}
+
 /// "80-100 %": the part of the steps in which a group is learned.
 std::string part_text(const PartOfSteps& part) {
   return fmt::format("{:.0f}-{:.0f} %", 100 * part.from, 100 * part.to);
@@ -548,7 +566,8 @@ std::string to_text(const MemorizationReport& report) {
   if (summary.cells.empty()) return text + "Nothing was recited.\n";
   text += wrapped(headline(report, summary), 0) + '\n';
   if (!report.group_parts.empty())
-    return text + dose_tables(report, summary) + runs_table(report, summary) +
+    return text + dose_tables(report, summary) + exposure_table(report, summary) +
+           runs_table(report, summary) +
            "\nall other figures are in the report's page and in its JSON\n";
   text += main_table(report, summary) + runs_table(report, summary);
   text += sweep_tables(report, summary) + extraction_tables(report, summary) +

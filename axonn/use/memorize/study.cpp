@@ -26,6 +26,7 @@
 #include "axonn/use/memorize/arms.h"
 #include "axonn/use/memorize/average.h"
 #include "axonn/use/memorize/curve.h"
+#include "axonn/use/memorize/exposure.h"
 #include "axonn/use/memorize/near_recite.h"
 #include "axonn/use/memorize/origin.h"
 #include "axonn/use/memorize/recite.h"
@@ -275,6 +276,8 @@ void Study::ask(Training& training, const TrialDocuments& documents, RecitationR
   const auto tested = std::span(*documents.all).first(documents.tested);
   run.recitations = recite(training.model, *tokenizer_, tested, recite_options());
   add_near(training.model, *tokenizer_, tested, recite_options(), run.recitations);
+  add_exposure(training.model, *tokenizer_, tested, canary_spaces(arms_, documents, run.seed),
+               recite_options(), run.recitations);
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = documents.group[one.document];
   set_blind_scores(tested, controls_, run.recitations);

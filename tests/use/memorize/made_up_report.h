@@ -109,6 +109,7 @@ inline MemorizationReport swept_audit() {
 }
 
 /// A control, and buckets in two parts of the steps, with records and a curve of two points.
+/// The documents of the last bucket are canaries.
 inline MemorizationReport arms_study() {
   MemorizationReport report = small_study();
   report.groups = {"control", "early-2", "early-8", "late-8"};
@@ -126,6 +127,8 @@ inline MemorizationReport arms_study() {
     run.recitations.push_back(recited(d, d / 2, d < 5 ? 1 : 10));
     run.recitations.back().record = SuffixRecord{.log10_p = {d < 5 ? -20.0 : -1.0}};
   }
+  run.recitations[6].exposure = {.rank = 1, .candidates = 1000};
+  run.recitations[7].exposure = {.rank = 250, .candidates = 1000};
   const std::vector<bool> none(8, false);
   std::vector<bool> late = none;
   late[6] = late[7] = true;

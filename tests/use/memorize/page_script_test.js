@@ -234,6 +234,9 @@ test("there is a line for each part of the steps, over the numbers of times", ()
   assert(exact.one("desc").textContent.includes("20\u201350 % of the steps: 0.0 % after 2 times, "
     + "50.0 % after 8 times. 80\u2013100 % of the steps: 100.0 % after 8 times."));
   assert(extractable.one("desc").textContent.includes("0.0 % after 2 times, 50.0 % after 8 times"));
+  assert.deepEqual(rows(page.exposures)[1],
+    ["late-8", "standard", "2", "1,000", "5.98", "5.98", "9.97", "50.0"]);
+  assert(open("study").exposure.removed);
   assert.deepEqual(texts(steps.all("figcaption")),
     ["Greedy exact match, %, standard loss", "Loss of the suffix, nats a token, standard loss"]);
   const measured = steps.all("figure").map((one) => one.one("desc").textContent);

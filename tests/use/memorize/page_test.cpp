@@ -89,9 +89,9 @@ TEST(Page, HoldsTheReportAsJson) {
   for (const MemorizationReport& report :
        {small_study(), small_audit(), recorded_audit(), evil_report()}) {
     json shown = report_in(html_page(report)), all = json::parse(to_json(report));
-    for (const char* key :
-         {"title", "model", "notes", "headline", "groups", "suffix_tokens", "prompt_lengths",
-          "variants", "summary", "extraction", "near", "matched", "membership", "origin"})
+    for (const char* key : {"title", "model", "notes", "headline", "groups", "suffix_tokens",
+                            "prompt_lengths", "variants", "summary", "extraction", "near",
+                            "exposure", "matched", "membership", "origin"})
       EXPECT_EQ(shown.at(key), all.at(key)) << key;
     for (std::size_t i = 0; i < report.runs.size(); ++i) {
       json run = all.at("runs").at(i);

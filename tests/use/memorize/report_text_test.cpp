@@ -142,7 +142,12 @@ median of log10 of the probability (t=1,k=40)
   training  steps         2      8
   standard  20-50 %   -20.0  -10.5
   standard  80-100 %      -   -1.0
+
+exposure of canaries, bits
+  training  group   canaries  mean  median  at most  rank 1 %
+  standard  late-8         2  5.98    5.98     9.97      50.0
 )"));
+  EXPECT_THAT(to_text(small_study()), Not(HasSubstr("exposure")));
 }
 
 TEST(ReportText, NoLineHasMoreThanAHundredColumnsOrEndsWithASpace) {

@@ -542,6 +542,9 @@ TEST(ValidateStudy, NamesTheBucketThatContradictsItself) {
               HasSubstr("\"a\" has no control"));
   EXPECT_THAT(with({.name = "a", .times = 2, .variants = 3}),
               HasSubstr("leaves out some of variants = 3"));
+  EXPECT_THAT(
+      with({.name = "a", .times = 0, .kind = DocumentKind::canary, .digits = 1, .others = 10}),
+      HasSubstr("\"a\": others = 10 of digits = 1"));
 }
 
 TEST(ValidateStudy, NamesWhatSchedulesAndMeansLack) {
