@@ -17,6 +17,7 @@ from axonn import checkpoint as reader  # noqa: E402
 SUFFIX = 20
 POLICIES = {"t=1,k=40": (1, 40, 1), "t=1": (1, 0, 1), "t=0.7,p=0.9": (0.7, 0, 0.9),
             "t=1.5,k=20,p=0.8": (1.5, 20, 0.8), "greedy": (0, 0, 1)}
+NEAR_POLICY, NEAR_SUFFIX = (0.7, 16, 1), 4
 HEADS, EPS, BASE = 4, 1e-5, 10000.0
 CONFIG = """
 [model]
@@ -37,6 +38,27 @@ global_batch = 4
 threads = 1
 [optimizer]
 lr = 1e-2
+"""
+
+
+STUDY = """
+[memorize]
+losses = ["standard"]
+trials = 1
+[[memorize.bucket]]
+name = "none"
+kind = "canary"
+digits = 2
+size = 3
+[[memorize.bucket]]
+name = "learned"
+kind = "canary"
+digits = 2
+size = 4
+times = 40
+[[memorize.bucket]]
+name = "records"
+size = 2
 """
 
 
@@ -100,8 +122,9 @@ def log_q(u, target, policy):
 class Document:
     """A document's figures, from the tokens' logits."""
 
-    def __init__(self, weights, text):
-        tokens = np.frombuffer(text.encode(), np.uint8)[:193].astype(int)
+    def __init__(self, weights, text, part=slice(193)):
+        tokens = np.frombuffer(text.encode(), np.uint8)[part].astype(int)
+        text = bytes(tokens.astype(np.uint8).tolist())
         u, targets = logits_of(weights, tokens[:-1]), tokens[1:]
         each = np.arange(len(targets))
         top = u.max(1, keepdims=True)
@@ -114,7 +137,6 @@ class Document:
         gaps = np.sort(np.abs(u - u[each, targets][:, None]), 1)[:, 1]
         self.ranks_are_sure = gaps[-SUFFIX:].min() > 1e-3
         fifth = max(len(targets) * 20 // 100, 1)
-        text = bytes(tokens.astype(np.uint8).tolist())
         self.scores = {"loss": own.mean(), "zlib": own.mean() / len(zlib.compress(text, 6)),
                        "min_k": np.sort(own)[:fifth].mean(),
                        "min_k_pp": np.sort((own - mean) / deviation)[:fifth].mean()}
@@ -124,6 +146,33 @@ class Document:
             found = [log_q(u[i], targets[i], policy) for i in each[-SUFFIX:]]
             if all(sure for _, sure in found):
                 self.log10_p[name] = sum(one for one, _ in found) / math.log(10)
+
+
+def near_mass(weights, text, policy):
+    """log10 of the probability of all texts in which at most one token of the suffix differs, and
+    whether rounding could change which tokens are drawn."""
+    tokens = np.frombuffer(text.encode(), np.uint8)[:193].astype(int)
+    begin, sure = len(tokens) - NEAR_SUFFIX, True
+
+    def rest(changed, first):  # log-probability of the tokens from `first` on
+        nonlocal sure
+        u, total = logits_of(weights, changed[:-1]), 0
+        for i in range(first, len(changed)):
+            one, certain = log_q(u[i - 1], changed[i], policy)
+            total, sure = total + one, sure and certain
+        return total
+
+    u, before = logits_of(weights, tokens[:-1]), 0
+    mass = math.exp(rest(tokens, begin))
+    for i in range(begin, len(tokens)):
+        for token in range(256):
+            if token != tokens[i] and log_q(u[i - 1], token, policy)[0] > -math.inf:
+                changed = np.concatenate([tokens[:i], [token], tokens[i + 1:]])
+                mass += math.exp(before + rest(changed, i))
+        before += log_q(u[i - 1], tokens[i], policy)[0]
+        if before == -math.inf:
+            break
+    return math.log10(mass) if mass > 0 else -math.inf, sure
 
 
 def blind_scores(members, others):
@@ -161,12 +210,12 @@ class Memorization(RunTest):
         with open(self.path(name)) as file:
             return [json.loads(line)["text"] for line in file]
 
-    def audit(self, run, grid):
+    def audit(self, run, grid, *more, policies=";".join(POLICIES), suffix=SUFFIX):
         out = self.path(f"audit-{grid}.json")
         axonn("memorize", "--audit", "--model", os.path.join(run, "checkpoints"), "--documents",
               self.path("records.jsonl"), "--control", self.path("control.jsonl"), "--suffix",
-              SUFFIX, "--seq-len", 193, "--policies", ";".join(POLICIES), "--json", out,
-              "--grid", grid)
+              suffix, "--seq-len", 193, "--policies", policies, "--json", out,
+              "--grid", grid, *more)
         with open(out) as file:
             return json.load(file)
 
@@ -254,6 +303,98 @@ class Memorization(RunTest):
             self.assertGreaterEqual(at["bootstrap_high"], at["true_positive_rate"])
             self.check_clopper_pearson(at, len(members))
 
+    def check_near(self, report, texts, weights):
+        compared = 0
+        for got, text in zip(report["runs"][0]["recitations"], texts):
+            want, sure = near_mass(weights, text, NEAR_POLICY)
+            [near] = got["near"]
+            if sure and want > -math.inf:
+                for end in ("log10_low", "log10_high"):  # 64 beams hold all prefixes
+                    self.assertAlmostEqual(near[end], want, delta=3e-5 * (1 + abs(want)))
+                compared += 1
+            elif sure:
+                self.assertIsNone(near["log10_high"])
+        self.assertGreater(compared, 1)
+        for rate in report["near"]:
+            least = math.log10(-math.expm1(math.log1p(-rate["p"]) / rate["n"]))
+            found = sum(r["near"][0]["log10_low"] is not None
+                        and r["near"][0]["log10_low"] >= least
+                        for r in report["runs"][0]["recitations"]
+                        if report["groups"][r["group"]]["name"] == rate["group"])
+            self.assertEqual([rate["extractable_at_least"], rate["extractable_at_most"]], [found] * 2)
+
+    def check_sweep(self, run, grid, texts, weights):
+        report = self.audit(run, grid, "--limit", 4, "--prompt-lengths", 30, "--offsets", "0,25",
+                            "--n", "3,50", "--p", "0.25,0.75", policies="t=1")
+        self.assertEqual([report["n"], report["p"]], [[3, 50], [0.25, 0.75]])
+        offsets = report["prompt_offsets"]
+        self.assertEqual(offsets, [-1, -1, 0, 25])
+        found = {}
+        for got in report["runs"][0]["recitations"]:
+            offset = offsets[got["prompt"]]
+            if offset >= 0:
+                part = slice(offset, offset + 30 + SUFFIX)
+                want = Document(weights, texts[got["document"]], part)
+                self.assertAlmostEqual(got["loss"], want.loss, delta=2e-5)
+                [log10_p] = got["log10_p"]
+                self.assertAlmostEqual(log10_p, want.log10_p["t=1"], delta=1e-4)
+                found.setdefault((got["group"], offset), []).append(log10_p)
+        self.assertEqual([len(one) for one in found.values()], [4] * 4)
+        names = [group["name"] for group in report["groups"]]
+        rates = [rate for rate in report["extraction"] if "offset" in rate]
+        self.assertEqual(len(rates), 2 * 2 * 4)
+        for rate in rates:
+            least = math.log10(-math.expm1(math.log1p(-rate["p"]) / rate["n"]))
+            of = found[names.index(rate["group"]), rate["offset"]]
+            self.assertEqual(rate["extractable"], sum(one >= least for one in of))
+
+    def check_exposure(self, report, weights):
+        groups, recitations = report["groups"], report["runs"][0]["recitations"]
+        found = {}
+        for got in recitations:
+            if groups[got["group"]]["name"] == "records":
+                self.assertNotIn("canary_rank", got)
+                continue
+            text = got["before"] + got["truth"]
+            losses = []
+            for secret in range(100):
+                tokens = np.frombuffer((text[:-3] + f"{secret:02}.").encode(), np.uint8).astype(int)
+                u = logits_of(weights, tokens[:-1])[-3:]
+                losses.append(sum(np.log(np.exp(row - row.max()).sum()) + row.max() - row[target]
+                                  for row, target in zip(u, tokens[-3:])))
+            own, others = losses.pop(int(text[-3:-1])), np.array(losses)
+            ranks = [1 + sum(others < own - 1e-4), 1 + sum(others < own + 1e-4)]
+            self.assertLessEqual(ranks[0], got["canary_rank"])
+            self.assertGreaterEqual(ranks[1], got["canary_rank"])
+            self.assertEqual(got["canary_candidates"], 100)
+            self.assertAlmostEqual(got["exposure"], math.log2(100 / got["canary_rank"]), delta=1e-6)
+            found.setdefault(groups[got["group"]]["name"], []).append(got["exposure"])
+        self.assertEqual([len(one) for one in found.values()], [3, 4])
+        self.assertEqual([one["group"] for one in report["exposure"]], list(found))
+        for row, bits in zip(report["exposure"], found.values()):
+            self.assertAlmostEqual(row["mean_bits"], np.mean(bits), delta=1e-6)
+            self.assertAlmostEqual(row["median_bits"], np.median(bits), delta=1e-6)
+            self.assertAlmostEqual(row["most_bits"], math.log2(100), delta=1e-6)
+            self.assertEqual(row["rank_1"], sum(one > math.log2(100) - 1e-9 for one in bits))
+        self.assertGreater(np.mean(found["learned"]), np.mean(found["none"]))
+
+    def test_exposures_of_studies_on_grids_follow_from_their_definition(self):
+        self.documents("records.jsonl", 1, 30)
+        for grid in ("1,1,1,1", "2,1,2,1"):
+            with self.subTest(grid=grid):
+                with open(self.path("study.toml"), "w") as file:
+                    file.write(CONFIG.replace("records.jsonl", self.path("records.jsonl")) + STUDY)
+                out = self.path("study-" + grid)
+                axonn("memorize", self.path("study.toml"), "--output.dir", out, "--grid", grid)
+                with open(os.path.join(out, "report.json")) as file:
+                    report = json.load(file)
+                folder = self.path("folder-" + grid)
+                axonn("convert", "--model", os.path.join(out, "trial-1-standard", "checkpoints"),
+                      "--out", folder, "--dtype", "f32")
+                weights = {name: np.asarray(value, float) for name, value in
+                           reader.safetensors(os.path.join(folder, "model.safetensors")).items()}
+                self.check_exposure(report, weights)
+
     def check_clopper_pearson(self, at, count):
         def tail(k, p):  # at least k of count
             return sum(math.comb(count, i) * p ** i * (1 - p) ** (count - i)
@@ -284,6 +425,10 @@ class Memorization(RunTest):
                 self.check_rates(report)
                 self.check_matched(report)
                 self.check_membership(report, texts, control)
+                few = self.audit(run, grid, "--limit", 4, "--near", 1, "--near-beams", 64,
+                                 policies="t=0.7,k=16", suffix=NEAR_SUFFIX)
+                self.check_near(few, texts[:4] + control[:4], weights)
+                self.check_sweep(run, grid, texts[:4] + control[:4], weights)
 
 
 if __name__ == "__main__":

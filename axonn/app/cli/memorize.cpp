@@ -22,6 +22,7 @@
 #include "axonn/run/load/launch.h"
 #include "axonn/use/infer/evaluate.h"
 #include "axonn/use/infer/text_sampler.h"
+#include "axonn/use/memorize/near_recite.h"
 #include "axonn/use/memorize/origin.h"
 #include "axonn/use/memorize/recite.h"
 #include "axonn/use/memorize/report_json.h"
@@ -54,10 +55,59 @@ struct MemorizeFlags : ModelFlags {
   bool audit = false, gather_weights = false;
   std::vector<std::string> documents, control;
   std::vector<std::int64_t> prompts;
-  std::int64_t suffix = 50, seq_len = 0, limit = 0, batch = 0;
+  std::vector<std::int64_t> offsets, n = MemorizeConfig().n;
+  std::vector<double> p = MemorizeConfig().p;
+  std::int64_t suffix = 50, seq_len = 0, stride = 0, limit = 0, batch = 0;
   std::string json, html;
   std::vector<std::string> policies = ReciteOptions().policies;
+  NearRequest near;
+  std::string distance = std::string(kTextDistances[static_cast<int>(NearRequest().distance)]);
 };
+
+void add_near_flags(CLI::App& app, MemorizeFlags& flags) {
+  app.add_option("--near", flags.near.epsilon,
+                 "distances in tokens: bounds of the probability, by the first of the policies, "
+                 "that a sample is at most so far from a suffix")
+      ->type_name("DISTANCES")
+      ->check(CLI::Range(0, 100))
+      ->delimiter(',');
+  app.add_option("--near-beams", flags.near.beams,
+                 "prefixes that the search for these texts goes on with; more bring the bounds "
+                 "closer")
+      ->capture_default_str()
+      ->check(count_from(1));
+  app.add_option("--near-distance", flags.distance,
+                 "hamming, tokens that differ, or levenshtein, tokens to insert, remove or change")
+      ->capture_default_str()
+      ->check(
+          CLI::IsMember(std::vector<std::string>(kTextDistances.begin(), kTextDistances.end())));
+}
+
+/// What is swept: places of prompts, numbers of samples and probabilities.
+void add_sweep_flags(CLI::App& app, MemorizeFlags& flags) {
+  app.add_option("--prompt-lengths", flags.prompts,
+                 "lengths of prompts in tokens, in addition to all tokens before the suffix")
+      ->check(count_from(1))
+      ->delimiter(',');
+  app.add_option("--offsets", flags.offsets,
+                 "test each of --prompt-lengths also from so many tokens after the beginning of a "
+                 "document on; the suffix is what follows it")
+      ->check(count_from(0))
+      ->delimiter(',');
+  app.add_option("--n", flags.n,
+                 "numbers of samples, for the shares of suffixes in so many samples")
+      ->check(count_from(1))
+      ->delimiter(',')
+      ->default_str("1,10,100,1000,10000,100000,1000000");
+  app.add_option("--p", flags.p, "probabilities with which so many samples contain them")
+      ->check(number_from(0, 1))
+      ->delimiter(',')
+      ->default_str("0.1,0.5,0.9,0.999");
+  app.add_option("--stride", flags.stride,
+                 "test windows of --seq-len tokens of longer documents, one every so many tokens; "
+                 "0: only the first of each")
+      ->check(count_from(0));
+}
 
 void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
   auto* audit = app.add_flag("--audit", flags.audit, "test an existing model, without training");
@@ -72,10 +122,7 @@ void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
                  "the same for documents that the model cannot have seen")
       ->type_name("FILE")
       ->delimiter(',');
-  app.add_option("--prompt-lengths", flags.prompts,
-                 "lengths of prompts in tokens, in addition to all tokens before the suffix")
-      ->check(count_from(1))
-      ->delimiter(',');
+  add_sweep_flags(app, flags);
   app.add_option("--suffix", flags.suffix, "number of last tokens that the model must recite")
       ->capture_default_str()
       ->check(count_from(1));
@@ -87,6 +134,7 @@ void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
       ->type_name("POLICIES")
       ->delimiter(';')
       ->default_str("t=1,k=40;t=1");
+  add_near_flags(app, flags);
   app.add_option("--seq-len", flags.seq_len,
                  "cut documents to this many tokens; default: as the model was trained, else "
                  "2,048")
@@ -151,11 +199,27 @@ std::string command_line(const Arguments& arguments) {
   return line;
 }
 
+ReciteOptions recite_options_of(const MemorizeFlags& flags) {
+  ReciteOptions options{.suffix_tokens = flags.suffix,
+                        .batch = flags.batch,
+                        .hold_weights = !flags.gather_weights,
+                        .policies = flags.policies,
+                        .near = flags.near};
+  options.near.at_once = 0;
+  options.near.distance = value_of<TextDistance>(flags.distance, kTextDistances);
+  std::ranges::copy(flags.prompts, std::back_inserter(options.prompt_lengths));
+  add_offsets(options, flags.offsets);
+  return options;
+}
+
 int run_audit(const MemorizeFlags& flags, const std::string& command) {
   if (flags.model.empty()) refuse("axonn memorize --audit: no model; give one with --model DIR");
   if (flags.documents.empty())
     refuse("axonn memorize --audit: no documents; give some with --documents FILE");
   parse_policies(flags.policies, "--policies");
+  const ExtractionGrid grid = extraction_grid(flags.n, flags.p, "--n", "--p");
+  if (!flags.offsets.empty() && flags.prompts.empty())
+    refuse("axonn memorize --audit: --offsets needs --prompt-lengths, as in --prompt-lengths 8,32");
   Config config = open_model(flags);
   NamedPaths inputs = inputs_of(flags, config);
   for (const std::string& file : flags.documents) inputs.push_back({"--documents", file});
@@ -163,7 +227,8 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
   claim_result({"--json", flags.json}, inputs, kBeginsJson);
   claim_result({"--html", flags.html}, inputs, kBeginsMarkup);
   const auto tokenizer = need_tokenizer(config, flags);
-  const DocumentLimits limits{.least = flags.suffix + 1, .most = seq_len_of(config, flags)};
+  const DocumentLimits limits{
+      .least = flags.suffix + 1, .most = seq_len_of(config, flags), .stride = flags.stride};
   const auto read = [&](const std::vector<std::string>& files) {
     FoundDocuments found = read_documents(files, tokenizer, limits, {}, {});
     if (found.documents.empty())
@@ -176,16 +241,14 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
   const FoundDocuments documents = read(flags.documents);
   const FoundDocuments control = flags.control.empty() ? FoundDocuments{} : read(flags.control);
 
-  ReciteOptions asked{.suffix_tokens = flags.suffix,
-                      .batch = flags.batch,
-                      .hold_weights = !flags.gather_weights,
-                      .policies = flags.policies};
-  std::ranges::copy(flags.prompts, std::back_inserter(asked.prompt_lengths));
+  const ReciteOptions asked = recite_options_of(flags);
+  check_near(asked, tokenizer->vocab_size());
   with_model(config, [&](LoadedModel& loaded) {
     ProgressLine line(loaded.progress(), "testing", "recitations");
     ReciteOptions options = asked;
     options.progress = std::ref(line);
     MemorizationReport report = audit_model(loaded, *tokenizer, documents, control, options);
+    report.extraction = grid;
     report.origin = {
         .program = program_name(),
         .command = command,

@@ -51,7 +51,12 @@ std::vector<StudyDocument> generated(const BucketConfig& arm, const Tokenizer& t
   if (arm.kind == DocumentKind::uniform) return uniform_documents(arm, tokenizer, seed);
   auto drawn = draw_documents(generated_documents(arm.size, seed, tokenizer, options.limits),
                               arm.size, seed);
-  for (StudyDocument& one : drawn) one.name += " of " + arm.name;
+  for (StudyDocument& one : drawn) {
+    one.name += " of " + arm.name;
+    if (arm.kind == DocumentKind::canary && std::ssize(one.tokens) == options.limits.most)
+      refuse("[[memorize.bucket]] \"", arm.name, "\": a canary of ", one.tokens.size(),
+             " tokens or more may have lost its last digits; raise training.seq_len");
+  }
   return drawn;
 }
 
@@ -185,6 +190,17 @@ TrialDocuments documents_of_arms(std::span<const BucketConfig> arms, FoundDocume
   }
   documents.all = std::make_shared<const std::vector<StudyDocument>>(std::move(all));
   return documents;
+}
+
+std::vector<CanarySpace> canary_spaces(std::span<const BucketConfig> arms,
+                                       const TrialDocuments& documents, std::uint64_t seed) {
+  std::vector<CanarySpace> spaces;
+  for (const std::int64_t group : documents.group) {
+    const BucketConfig& arm = arms[group];
+    CanarySpace& space = spaces.emplace_back(CanarySpace{.others = arm.others, .seed = seed});
+    if (arm.kind == DocumentKind::canary) space.digits = arm.digits;
+  }
+  return spaces;
 }
 
 std::vector<std::int32_t> slots_of_arms(std::span<const BucketConfig> arms,

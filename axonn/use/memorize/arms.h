@@ -10,6 +10,7 @@
 #include "axonn/run/config/config.h"
 #include "axonn/use/memorize/config.h"
 #include "axonn/use/memorize/documents.h"
+#include "axonn/use/memorize/exposure.h"
 
 namespace axonn {
 
@@ -42,8 +43,13 @@ struct ArmOptions {
   bool by_name = true;  ///< whether generated documents depend on the arm's name, not its place
 };
 
+/// Of each tested document, among which texts it is ranked.
+std::vector<CanarySpace> canary_spaces(std::span<const BucketConfig> arms,
+                                       const TrialDocuments& documents, std::uint64_t seed);
+
 /// Draws the documents of each arm. Generated ones depend on the seed and on the arm alone; those
-/// of `given` are drawn without repetition, arm after arm. Throws UsageError if there are too few.
+/// of `given` are drawn without repetition, arm after arm. Throws UsageError if there are too few,
+/// and if a canary is longer than the limit.
 TrialDocuments documents_of_arms(std::span<const BucketConfig> arms, FoundDocuments given,
                                  const Tokenizer& tokenizer, const ArmOptions& options);
 

@@ -1,6 +1,7 @@
 #include "axonn/use/memorize/config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "axonn/data/corpus/batch_stages.h"
@@ -34,9 +35,18 @@ void list_bucket(BucketConfig& bucket, OptionList& list) {
             .max = 1});
   list.add("kind", bucket.kind, kDocumentKinds,
            {.help = "documents: record, generated records; text, those of memorize.documents; "
-                    "uniform, tokens drawn with equal chances"});
+                    "uniform, tokens drawn with equal chances; canary, generated records that "
+                    "are ranked among the same with other last digits"});
   list.add("tokens", &bucket.tokens,
            {.help = "length of a uniform document", .unit = "tokens", .min = 2});
+  list.add("digits", &bucket.digits,
+           {.help = "number of last digits of a canary that are its secret", .min = 1, .max = 6});
+  list.add(
+      "others", &bucket.others,
+      {.help = "number of other digits among which a canary is ranked, drawn at random; 0: all, "
+               "so that its exposure is exact",
+       .min = 0,
+       .max = 999999});
   list.add("variants", &bucket.variants,
            {.help = "number of near-duplicates of a document that are learned in turn in its "
                     "place; 1: the document itself",
@@ -63,6 +73,19 @@ void list_measures(MemorizeConfig& memorize, OptionList& list) {
             .min = 0});
   list.add("curve.every", &memorize.curve_every,
            {.help = "steps between measurements of all documents during each training; 0: none",
+            .min = 0});
+  list.add("n", &memorize.n,
+           {.help = "numbers of samples, for the shares of suffixes that so many samples contain",
+            .min = 1,
+            .max = 1e15});
+  list.add("p", &memorize.p,
+           {.help = "probabilities with which so many samples contain them at least once",
+            .min = 0,
+            .max = 1});
+  list.add("offsets", &memorize.offsets,
+           {.help = "with these, each of prompt_lengths is also tested from so many tokens after "
+                    "the beginning of the document on; the suffix is what follows it",
+            .unit = "tokens",
             .min = 0});
   list.add("near.epsilon", &memorize.near_epsilon,
            {.help = "distances: bounds of the probability, by the first of the policies, that a "
@@ -158,6 +181,10 @@ void validate_bucket(const BucketConfig& bucket, const Config& config,
     refuse(name, ": tokens = ", bucket.tokens,
            "; set more than [memorize] suffix_tokens = ", memorize.suffix_tokens,
            ", and at most [training] seq_len + 1 = ", config.training.seq_len + 1);
+  if (bucket.kind == DocumentKind::canary &&
+      bucket.others >= std::llround(std::pow(10, bucket.digits)))
+    refuse(name, ": others = ", bucket.others, " of digits = ", bucket.digits, " are not so many; ",
+           "set more digits, or others = 0 for all");
   if (bucket.variants > 1 && bucket.times > 0 && bucket.variants > bucket.times)
     refuse(name, ": times = ", bucket.times, " leaves out some of variants = ", bucket.variants,
            "; set variants to at most times");
@@ -172,6 +199,13 @@ void validate_buckets(const Config& config, const MemorizeConfig& memorize) {
              " twice; give each its own");
   }
   controls_of(arms_of(config, memorize));
+}
+
+/// The numbers and places of extraction.
+void validate_sweeps(const MemorizeConfig& memorize) {
+  extraction_grid(memorize.n, memorize.p, "[memorize] n", "[memorize] p");
+  if (!memorize.offsets.empty() && memorize.prompt_lengths.empty())
+    refuse("[memorize] offsets need lengths of prompts; set prompt_lengths, as in [8, 32]");
 }
 
 /// The schedules, the mean of weights, and the curve.
@@ -223,17 +257,20 @@ void validate_study(const Config& config, const MemorizeConfig& memorize) {
       refuse("[memorize] losses names ", loss, " twice");
   }
   parse_policies(memorize.policies, "[memorize] policies");
+  validate_sweeps(memorize);
   if (memorize.has_goldfish() && config.training.goldfish.k == 0)
     refuse(
         "[memorize] losses has goldfish, but [training] goldfish.k is 0; set goldfish = {k = 2, "
         "h = 13}, or losses = [\"standard\"]");
   if (memorize.epochs.empty())
     refuse("[memorize] epochs is empty; give the epochs of each bucket, such as [1, 4, 6]");
+  const std::int64_t farthest = memorize.offsets.empty() ? 0 : std::ranges::max(memorize.offsets);
   const std::int64_t longest =
-      memorize.prompt_lengths.empty() ? 1 : std::ranges::max(memorize.prompt_lengths);
+      memorize.prompt_lengths.empty() ? 1 : farthest + std::ranges::max(memorize.prompt_lengths);
   if (longest + memorize.suffix_tokens > seq_len + 1)  // the last token is only a target
-    refuse("[training] seq_len = ", seq_len, " has no room for a prompt of ", longest,
-           " tokens and [memorize] suffix_tokens = ", memorize.suffix_tokens,
+    refuse("[training] seq_len = ", seq_len, " has no room for a prompt of ", longest, " tokens",
+           farthest > 0 ? ", with the offset," : "",
+           " and [memorize] suffix_tokens = ", memorize.suffix_tokens,
            "; documents are cut to seq_len + 1 tokens");
   if (config.training.patience > 0)
     refuse("[training] patience = ", config.training.patience,

@@ -12,10 +12,12 @@
 
 namespace axonn {
 
-/// The documents of a bucket: generated records, those of memorize.documents, or tokens drawn
-/// uniformly, whose bits are known.
-enum class DocumentKind { record, text, uniform };
-inline constexpr std::array<std::string_view, 3> kDocumentKinds = {"record", "text", "uniform"};
+/// The documents of a bucket: generated records, those of memorize.documents, tokens drawn
+/// uniformly, whose bits are known, or canaries: records that are ranked among texts with other
+/// last digits.
+enum class DocumentKind { record, text, uniform, canary };
+inline constexpr std::array<std::string_view, 4> kDocumentKinds = {"record", "text", "uniform",
+                                                                   "canary"};
 
 /// [[memorize.bucket]]: documents that are learned a number of times in a part of the steps.
 struct BucketConfig {
@@ -25,6 +27,8 @@ struct BucketConfig {
   std::vector<double> when = {};  ///< from and to, shares of the steps; empty: after the warm-up
   DocumentKind kind = DocumentKind::record;
   std::int64_t tokens = 64;        ///< of a uniform document
+  std::int64_t digits = 3;         ///< of a canary that are secret, the last ones
+  std::int64_t others = 0;         ///< texts with other digits to rank a canary among; 0: all
   std::int64_t variants = 1;       ///< near-duplicates, of which each is learned in turn
   std::int64_t change_every = 16;  ///< tokens, of which one differs in each near-duplicate
 
@@ -51,6 +55,9 @@ struct MemorizeConfig {
   std::vector<std::int64_t> near_epsilon = {};  ///< distances of near-verbatim texts
   std::int64_t near_beams = 20;
   TextDistance near_distance = TextDistance::levenshtein;
+  std::vector<std::int64_t> n = {1, 10, 100, 1'000, 10'000, 100'000, 1'000'000};
+  std::vector<double> p = {0.1, 0.5, 0.9, 0.999};
+  std::vector<std::int64_t> offsets = {};  ///< tokens before each of prompt_lengths
 
   static constexpr const char* kStandardLoss = "standard";
   static constexpr const char* kGoldfishLoss = "goldfish";

@@ -16,14 +16,40 @@ namespace axonn {
 
 namespace {
 
-/// Of all documents, those that are long enough and no duplicates, cut if they are too long.
-/// end: the end-of-text token, which is left out.
-FoundDocuments usable(std::vector<StudyDocument> all, std::optional<std::int32_t> end,
+/// Cuts documents that are longer than limits.most into windows.
+std::vector<StudyDocument> windows_of(std::vector<StudyDocument> all,
+                                      std::span<const std::int32_t> begin,
+                                      const DocumentLimits& limits) {
+  std::vector<StudyDocument> windows;
+  for (StudyDocument& one : all) {
+    const std::int64_t size = std::ssize(one.tokens);
+    if (size <= limits.most) {
+      windows.push_back(std::move(one));
+      continue;
+    }
+    for (std::int64_t first = 0, length = limits.most; first + length <= size;
+         first += limits.stride, length = limits.most - std::ssize(begin)) {
+      StudyDocument& window = windows.emplace_back(StudyDocument{
+          concat("tokens ", first + 1, " to ", first + length, " of ", one.name), {}});
+      if (first > 0) window.tokens.assign(begin.begin(), begin.end());
+      const auto from = one.tokens.begin() + first;
+      window.tokens.insert(window.tokens.end(), from, from + length);
+    }
+  }
+  return windows;
+}
+
+/// Of all documents without their end-of-text tokens, those that are long enough and no duplicates,
+/// cut if they are too long.
+FoundDocuments usable(std::vector<StudyDocument> all, const Tokenizer& tokenizer,
                       const DocumentLimits& limits) {
+  const std::optional<std::int32_t> end = tokenizer.end_of_text();
+  for (StudyDocument& one : all)
+    if (end && !one.tokens.empty() && one.tokens.back() == *end) one.tokens.pop_back();
+  if (limits.stride > 0) all = windows_of(std::move(all), tokenizer.begin_of_text(), limits);
   FoundDocuments found{.documents = {}, .found = std::ssize(all)};
   std::set<std::uint64_t> hashes;
   for (auto& [name, tokens] : all) {
-    if (end && !tokens.empty() && tokens.back() == *end) tokens.pop_back();
     if (std::ssize(tokens) > limits.most) tokens.resize(limits.most);
     const auto* bytes = reinterpret_cast<const char*>(tokens.data());
     if (std::ssize(tokens) < limits.least)
@@ -56,8 +82,7 @@ FoundDocuments read_documents(const std::vector<std::string>& files,
     all.back().tokens.resize(static_cast<std::size_t>(begins[d + 1] - begins[d]));
     source->read(begins[d], all.back().tokens);
   }
-  const auto end = tokenizer->end_of_text();
-  return usable(std::move(all), end, limits);
+  return usable(std::move(all), *tokenizer, limits);
 }
 
 FoundDocuments generated_documents(std::int64_t count, std::uint64_t seed,
@@ -66,7 +91,7 @@ FoundDocuments generated_documents(std::int64_t count, std::uint64_t seed,
   std::vector<StudyDocument> all;
   for (std::int64_t i = 0; i < count; ++i)
     all.push_back({concat("record ", i + 1), tokenizer.encode_prompt(records.text(i))});
-  return usable(std::move(all), tokenizer.end_of_text(), limits);
+  return usable(std::move(all), tokenizer, limits);
 }
 
 std::vector<StudyDocument> draw_documents(FoundDocuments from, std::int64_t count,

@@ -29,6 +29,9 @@ struct FoundDocuments {
 struct DocumentLimits {
   std::int64_t least = 1;  ///< tokens; shorter documents are left out
   std::int64_t most = 0;   ///< tokens; longer ones are cut
+  /// Every so many tokens of a longer one a window of `most` tokens begins, which is a document of
+  /// its own. A later window has a begin-of-text token first. 0: only the first window.
+  std::int64_t stride = 0;
 };
 
 /// Reads the documents of files of text, folders or patterns of them, in order: each file, or each

@@ -1,6 +1,8 @@
 #include "axonn/use/memorize/extraction.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numbers>
 #include <sstream>
@@ -51,6 +53,24 @@ std::vector<SamplingPolicy> parse_policies(std::span<const std::string> texts,
   std::vector<SamplingPolicy> policies;
   for (const std::string& text : texts) policies.push_back(parse_policy(text, where));
   return policies;
+}
+
+double ExtractionGrid::shown_p() const {
+  constexpr double kHalf = 0.5;
+  return std::ranges::count(p, kHalf) > 0 ? kHalf : p.front();
+}
+
+ExtractionGrid extraction_grid(std::span<const std::int64_t> n, std::span<const double> p,
+                               const std::string& n_name, const std::string& p_name) {
+  const auto ascends = [](const auto& values) {
+    return !values.empty() &&
+           std::ranges::adjacent_find(values, std::greater_equal()) == values.end();
+  };
+  if (!ascends(n) || n.front() < 1)
+    refuse(n_name, ": numbers of samples ascend from 1 or more, such as 1, 10, 1000");
+  if (!ascends(p) || !(p.front() > 0 && p.back() < 1))
+    refuse(p_name, ": probabilities ascend between 0 and 1, such as 0.1, 0.5, 0.9");
+  return {.n = {n.begin(), n.end()}, .p = {p.begin(), p.end()}};
 }
 
 SuffixRecord suffix_record(std::span<const TargetRecord> suffix) {

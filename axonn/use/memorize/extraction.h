@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -16,6 +15,18 @@ namespace axonn {
 SamplingPolicy parse_policy(const std::string& text, const std::string& where);
 std::vector<SamplingPolicy> parse_policies(std::span<const std::string> texts,
                                            const std::string& where);
+
+/// The n and p of (n, p)-extraction, see least_log10_p(); both ascend.
+struct ExtractionGrid {
+  std::vector<double> n = {1, 10, 1e2, 1e3, 1e4, 1e5, 1e6}, p = {0.1, 0.5, 0.9, 0.999};
+
+  /// The p of tables that have one: 0.5, or the first if it is not among them.
+  double shown_p() const;
+};
+/// Throws UsageError unless both have values that ascend, n from 1 on and p between 0 and 1.
+/// n_name, p_name: what a user sets, for messages.
+ExtractionGrid extraction_grid(std::span<const std::int64_t> n, std::span<const double> p,
+                               const std::string& n_name, const std::string& p_name);
 
 /// The figures of a suffix that follow from the records of its tokens, without generation. Source:
 /// Hayes et al., "Measuring memorization in language models via probabilistic extraction", 2024,
@@ -39,9 +50,5 @@ SuffixRecord suffix_record(std::span<const TargetRecord> suffix);
 double least_log10_p(double n, double p);
 /// The least n for a text of this log10 p_z; infinite for probability 0.
 double least_tries(double log10_p, double p);
-
-/// The n and p of reports.
-inline constexpr std::array kReportedTries{1.0, 10.0, 1e2, 1e3, 1e4, 1e5, 1e6};
-inline constexpr std::array kReportedChances{0.1, 0.5, 0.9, 0.999};
 
 }  // namespace axonn

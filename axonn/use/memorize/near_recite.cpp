@@ -39,15 +39,24 @@ void step_all(Generator& generator, std::vector<Asked>& all, const SamplingPolic
 
 }  // namespace
 
-void add_near(LoadedModel& model, const Tokenizer& tokenizer,
-              std::span<const StudyDocument> documents, const ReciteOptions& options,
-              std::span<Recitation> recitations) {
-  constexpr std::int64_t kMostKept = 4096, kAtOnce = 16;
-  const std::int64_t vocab = tokenizer.vocab_size();
+void check_near(const ReciteOptions& options, std::int64_t vocab) {
+  constexpr std::int64_t kMostKept = 4096;
+  if (options.near.epsilon.empty()) return;
+  if (options.policies.empty())
+    refuse("near-verbatim probabilities need a policy, such as t=1,k=40; there is none");
   const SamplingPolicy policy = parse_policy(options.policies.front(), "policies");
   if (policy.top_k == 0 && policy.temperature > 0 && vocab > kMostKept)
     refuse("near-verbatim probabilities by \"", options.policies.front(), "\" need all ", vocab,
            " tokens after each prefix; put a policy with top-k first, as in t=1,k=40");
+}
+
+void add_near(LoadedModel& model, const Tokenizer& tokenizer,
+              std::span<const StudyDocument> documents, const ReciteOptions& options,
+              std::span<Recitation> recitations) {
+  if (options.near.epsilon.empty()) return;
+  const std::int64_t vocab = tokenizer.vocab_size();
+  check_near(options, vocab);
+  const SamplingPolicy policy = parse_policy(options.policies.front(), "policies");
   std::int64_t longest = 1;
   for (const StudyDocument& one : documents) longest = std::max(longest, std::ssize(one.tokens));
   Generator generator(model, {.batch = options.batch,
@@ -57,18 +66,22 @@ void add_near(LoadedModel& model, const Tokenizer& tokenizer,
   std::vector<Recitation*> whole;
   for (Recitation& one : recitations)
     if (options.prompt_lengths.at(one.prompt) == kWholePrompt) whole.push_back(&one);
+  const std::int64_t beams = options.near.beams;
+  std::int64_t at_once = options.near.at_once;
+  if (at_once == 0)  // if there is room for their beams, the cache keeps the prompts
+    at_once = std::max<std::int64_t>(generator.reserve(whole.size() * beams) / beams, 1);
   for (const std::int64_t epsilon : options.near.epsilon)
-    for (std::size_t first = 0; first < whole.size(); first += kAtOnce) {
+    for (std::size_t first = 0; first < whole.size(); first += at_once) {
       const auto some =
-          std::span(whole).subspan(first, std::min<std::size_t>(kAtOnce, whole.size() - first));
+          std::span(whole).subspan(first, std::min<std::size_t>(at_once, whole.size() - first));
       std::vector<Asked> all;
       for (const Recitation* one : some) {
         const std::span<const std::int32_t> tokens = documents[one->document].tokens;
         const std::size_t before = tokens.size() - options.suffix_tokens;
-        all.push_back({tokens.first(before),
-                       NearSearch(tokens.subspan(before), {.epsilon = epsilon,
-                                                           .beams = options.near.beams,
-                                                           .distance = options.near.distance})});
+        all.push_back(
+            {tokens.first(before),
+             NearSearch(tokens.subspan(before),
+                        {.epsilon = epsilon, .beams = beams, .distance = options.near.distance})});
       }
       while (!all.front().search.done()) step_all(generator, all, policy, vocab);
       for (std::size_t i = 0; i < some.size(); ++i) {

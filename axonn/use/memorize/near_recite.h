@@ -13,10 +13,14 @@
 
 namespace axonn {
 
+/// Throws UsageError if near texts are asked for and the first policy keeps all of a vocabulary of
+/// more than 4,096 tokens.
+void check_near(const ReciteOptions& options, std::int64_t vocab);
+
 /// Sets Recitation::near of those with the whole prompt, for each distance of options.near. Each
 /// next token of a beam costs a pass over one token where the cache still holds its text.
-/// Collective; the same on every rank. Throws UsageError as chances_of(), and for a policy that
-/// keeps all of more than 4,096 tokens.
+/// Collective; the same on every rank. Throws UsageError as check_near(). Does nothing without
+/// distances.
 void add_near(LoadedModel& model, const Tokenizer& tokenizer,
               std::span<const StudyDocument> documents, const ReciteOptions& options,
               std::span<Recitation> recitations);

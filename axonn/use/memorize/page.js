@@ -51,12 +51,16 @@ const promptText = (length) => length === 0 ? "whole" : count(length);
 function viewOf(report) {
   const lengths = report.prompt_lengths, groups = report.groups.length;
   const rank = (prompt) => lengths[prompt] === 0 ? Number.MAX_VALUE : lengths[prompt];
-  const prompts = [...lengths.keys()].sort((a, b) => rank(a) - rank(b));  // shortest first
+  const offset = (prompt) => report.prompt_offsets[prompt] ?? -1;  // -1: before the suffix
+  const sorted = [...lengths.keys()].sort((a, b) => rank(a) - rank(b) || offset(a) - offset(b));
+  const prompts = sorted.filter((prompt) => offset(prompt) < 0);  // shortest first
+  const atOffsets = sorted.filter((prompt) => offset(prompt) >= 0);
   const variantText = (name) => name === "" || !report.by_loss ? name : name + " loss";
   const cell = (variant, group, prompt) =>
     report.summary[(variant * groups + group) * lengths.length + prompt];
   return {
-    ...report, prompts, cell, variantText,
+    ...report, prompts, atOffsets, offset, cell, variantText,
+    shownP: report.p.includes(0.5) ? 0.5 : report.p[0],
     longest: (variant, group) => cell(variant, group, prompts.at(-1)),
     names: report.groups.map((group) => group.name),
     variantTexts: report.variants.map((variant) => variantText(variant.name)),
@@ -230,22 +234,40 @@ function lineChart({id, label, alone, axis, names, title, lines}) {
   return chart;
 }
 
-// Exact matches over the prompt lengths, one line per group, for one variant. The first two colors
-// are left to the variants.
-function promptChart(view, variant) {
-  const names = view.prompts.map((prompt) => promptText(view.prompt_lengths[prompt]));
+// Exact matches over prompts, one line per group, for one variant. The first two colors are left to
+// the variants. tip: what follows the percentage of a prompt of this name.
+function promptChart(view, {variant, id, alone, prompts, names, title, tip}) {
   const suffix = view.variantTexts[variant] && ", " + view.variantTexts[variant];
-  const tip = (cell, name) =>
-    `${percent(cell)} % with ${name === "whole" ? "the whole prompt" : name + " tokens"}`;
   return lineChart({
-    id: `prompt${variant}`, alone: view.variants.length === 1, names, title: "tokens of the prompt",
-    label: "Exact match by tokens of the prompt" + suffix,
+    id: id + variant, alone, names, title, label: `Exact match by ${title}${suffix}`,
     axis: percentAxis(Math.max(...view.summary.map((cell) => cell.exact_percent))),
     lines: view.names.map((name, group) => ({name, color: 2 + group, number: group,
-      points: view.prompts.map((prompt, i) => ({cell: view.cell(variant, group, prompt), i}))
+      points: prompts.map((prompt, i) => ({cell: view.cell(variant, group, prompt), i}))
         .filter(({cell}) => cell.trials > 0)
-        .map(({cell, i}) => ({i, value: cell.exact_percent, tip: tip(cell, names[i])}))}))});
+        .map(({cell, i}) => ({i, value: cell.exact_percent,
+          tip: `${percent(cell)} % ${tip(names[i])}`}))}))});
 }
+
+// The charts by prompt length, one per variant.
+const promptFigures = (view) => view.variantTexts.map((text, variant) =>
+  figure({...kExactMatch, caption: text, title: ["Exact match", text].filter(Boolean).join(", ")},
+    promptChart(view, {variant, id: "prompt", alone: view.variants.length === 1,
+      prompts: view.prompts, title: "tokens of the prompt",
+      names: view.prompts.map((prompt) => promptText(view.prompt_lengths[prompt])),
+      tip: (name) => `with ${name === "whole" ? "the whole prompt" : name + " tokens"}`}),
+    `exact-match-by-prompt-${variant + 1}`));
+
+// The charts by the place of the prompt in the document, one per variant and length of the prompt.
+const offsetFigures = (view) => view.variantTexts.flatMap((text, variant) =>
+  [...new Set(view.atOffsets.map((prompt) => view.prompt_lengths[prompt]))].map((length) => {
+    const prompts = view.atOffsets.filter((prompt) => view.prompt_lengths[prompt] === length);
+    const caption = [`A prompt of ${count(length)} tokens`, text].filter(Boolean).join(", ");
+    return figure({...kExactMatch, caption, title: `Exact match, ${caption}`},
+      promptChart(view, {variant, id: `offset${length}-`, alone: false, prompts,
+        title: "tokens before the prompt",
+        names: prompts.map((prompt) => count(view.offset(prompt))),
+        tip: (name) => `after ${name} tokens`}), `exact-match-by-offset-${length}-${variant + 1}`);
+  }));
 
 // The shortest axis from 0 that covers `most`, with two to five steps.
 function axisTo(most) {
@@ -314,17 +336,19 @@ function rangeMeaning(view) {
 }
 
 function cellsTable(view, table) {
-  const several = view.prompts.length > 1;
+  const several = view.prompt_lengths.length > 1;
   const titles = ["Group", ...several ? ["Prompt"] : [], "Documents", "Exact match\u00a0%",
     rangeMeaning(view)[0], "Longest run", "Tokens right\u00a0%", "Edit distance",
     "Loss, nats a\u00a0token"];
   table.append(headRow(titles), ...view.variantTexts.map((text, variant) => html("tbody", {},
     ...text ? [html("tr", {}, html("th",
       {class: "variant", scope: "rowgroup", colspan: titles.length}, text))] : [],
-    ...view.names.flatMap((name, group) => view.prompts.map((prompt) => {
+    ...view.names.flatMap((name, group) => [...view.prompts, ...view.atOffsets].map((prompt) => {
       const cell = view.cell(variant, group, prompt);
+      const length = promptText(view.prompt_lengths[prompt]);
+      const at = view.offset(prompt) < 0 ? "" : ` after ${count(view.offset(prompt))}`;
       return bodyRow(html("a", {href: `#group-${group}`}, name),
-        [...several ? [promptText(view.prompt_lengths[prompt])] : [], count(cell.documents),
+        [...several ? [length + at] : [], count(cell.documents),
           ...figures(cell)]);
     })))));
 }
@@ -524,11 +548,15 @@ function show(report) {
     figure({...one, caption: `${one.title}, ${one.unit}`}, epochChart(view, one),
       `${one.id}-by-epochs`)));
   if (view.prompts.length === 1) byId("by-prompt").remove();
-  else byId("curves").append(...view.variantTexts.map((text, variant) =>
-    figure({...kExactMatch, caption: text, title: ["Exact match", text].filter(Boolean).join(", ")},
-      promptChart(view, variant), `exact-match-by-prompt-${variant + 1}`)));
+  else byId("curves").append(...promptFigures(view));
+  if (view.atOffsets.length === 0) byId("by-offset").remove();
+  else byId("offsets").append(...offsetFigures(view));
   if (view.suffixes.length === 0) byId("extraction").remove();
   else byId("policies").append(...policyFigures(view));
+  if (view.near.length === 0) byId("near").remove();
+  else nearTable(view, byId("near-rates"));
+  if (view.exposure.length === 0) byId("exposure").remove();
+  else exposureTable(view, byId("exposures"));
   if (view.matched.length === 0) byId("matched").remove();
   else matchedTable(view, byId("matched-rates"));
   if (view.membership.length === 0) byId("membership").remove();

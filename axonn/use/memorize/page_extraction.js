@@ -22,11 +22,11 @@ function suffixChart(view, {variant, policy, id, title, label, points, axis}) {
     label: `${label}, ${policy}`, axis: axis(most)});
 }
 
-// By the number of samples of which one is the suffix with probability 0.5 or more.
+// By the number of samples of which one is the suffix with a probability or more.
 const triesChart = (view, of) => suffixChart(view, {...of, id: "tries-" + of.id, axis: percentAxis,
-  label: "Suffixes with a probability of 0.5 or more in n samples", title: "samples n",
-  points: [1, 10, 1e2, 1e3, 1e4, 1e5, 1e6].map((n) => ({name: count(n),
-    least: Math.log10(-Math.expm1(Math.log1p(-0.5) / n)), tip: `in ${count(n)} samples`}))});
+  label: `Suffixes with a probability of ${view.shownP} or more in n samples`, title: "samples n",
+  points: view.n.map((n) => ({name: count(n), tip: `in ${count(n)} samples`,
+    least: Math.log10(-Math.expm1(Math.log1p(-view.shownP) / n))}))});
 
 const survivalChart = (view, of) => suffixChart(view, {...of, id: "survival-" + of.id,
   label: "Suffixes with at least a probability", title: "log\u2081\u2080 of the probability",
@@ -41,9 +41,25 @@ function policyFigures(view) {
     const one = (caption, chart, name) => figure({caption, title: `${caption}, ${title}`,
       unit: "% of the suffixes"}, chart, `${name}-${variant + 1}-${number + 1}`);
     return [html("h4", {}, title), html("div", {class: "curves"},
-      one("Written with probability 0.5 in n samples, %", triesChart(view, of), "extraction"),
+      one(`Written with probability ${view.shownP} in n samples, %`, triesChart(view, of),
+        "extraction"),
       one("At least this probability, %", survivalChart(view, of), "survival"))];
   }));
+}
+
+// Bounds of the suffixes of which n samples contain a text within a distance.
+function nearTable(view, table) {
+  const several = view.variants.some(({name}) => name);
+  const shown = view.near.filter(({p}) => p === view.shownP);
+  const tries = [...new Set(shown.map(({n}) => n))];
+  const text = (rate) => [...new Set([rate.extractable_at_least, rate.extractable_at_most])]
+    .map((found) => fixed(100 * found / rate.suffixes, 1)).join(" to ");
+  table.append(headRow(["Group", ...several ? ["Loss"] : [], "Distance",
+    ...tries.map((n) => `n = ${count(n)}`)]),
+    html("tbody", {}, ...shown.filter(({n}) => n === tries[0]).map((row) =>
+      bodyRow(row.group, [...several ? [row.variant] : [], count(row.epsilon),
+        ...tries.map((n) => text(shown.find((one) => one.n === n && one.group === row.group
+          && one.variant === row.variant && one.epsilon === row.epsilon)))]))));
 }
 
 // The suffixes that are likelier than matched controls, with the longest prompt.
@@ -60,6 +76,16 @@ function matchedTable(view, table) {
       .map((rate) => bodyRow(rate.group, [...several ? [rate.variant] : [], rate.policy,
         `${100 * rate.alpha}`, count(rate.controls), percent(rate, "memorized"), range(rate),
         percent(rate, "memorized_and_extractable")]))));
+}
+
+// ---- Canaries.
+
+function exposureTable(view, table) {
+  table.append(headRow(["Group", "Training", "Canaries", "Candidates", "Mean", "Median", "At most",
+    "Rank 1\u00a0%"]), html("tbody", {}, ...view.exposure.map((one) => bodyRow(one.group,
+    [one.variant, count(one.canaries), count(one.candidates), fixed(one.mean_bits, 2),
+      fixed(one.median_bits, 2), fixed(one.most_bits, 2),
+      fixed(100 * one.rank_1 / one.canaries, 1)]))));
 }
 
 // ---- Membership.

@@ -14,6 +14,7 @@
 #include "axonn/foundation/base/log.h"
 #include "axonn/use/infer/evaluate.h"
 #include "axonn/use/infer/generator.h"
+#include "axonn/use/memorize/near_recite.h"
 
 namespace axonn {
 
@@ -46,11 +47,16 @@ std::vector<Question> questions_of(std::span<const StudyDocument> documents,
   std::vector<Question> questions;
   for (std::size_t p = 0; p < options.prompt_lengths.size(); ++p) {
     const std::int64_t wanted = options.prompt_lengths[p];
+    const std::int64_t offset =
+        p < options.prompt_offsets.size() ? options.prompt_offsets[p] : kBeforeSuffix;
     for (std::size_t d = 0; d < documents.size(); ++d) {
-      const std::span<const std::int32_t> tokens = documents[d].tokens;
+      std::span<const std::int32_t> tokens = documents[d].tokens;
+      if (offset != kBeforeSuffix)  // the suffix follows the prompt, whatever comes then
+        tokens =
+            tokens.first(std::min(std::ssize(tokens), offset + wanted + options.suffix_tokens));
       const std::int64_t before = std::ssize(tokens) - options.suffix_tokens;
       const std::int64_t taken = wanted == kWholePrompt ? before : wanted;
-      if (before < std::max<std::int64_t>(taken, 1)) continue;
+      if (before < std::max<std::int64_t>(taken + std::max<std::int64_t>(offset, 0), 1)) continue;
       Question question{.document = static_cast<std::int64_t>(d),
                         .length = static_cast<std::int64_t>(p),
                         .whole = wanted == kWholePrompt,
@@ -108,6 +114,17 @@ std::string found_note(const char* what, const FoundDocuments& documents) {
 }
 
 }  // namespace
+
+void add_offsets(ReciteOptions& options, std::span<const std::int64_t> offsets) {
+  const std::vector<std::int64_t> lengths = options.prompt_lengths;
+  options.prompt_offsets.assign(lengths.size(), kBeforeSuffix);
+  for (const std::int64_t offset : offsets)
+    for (const std::int64_t length : lengths)
+      if (length != kWholePrompt) {
+        options.prompt_lengths.push_back(length);
+        options.prompt_offsets.push_back(offset);
+      }
+}
 
 std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
                                std::span<const StudyDocument> documents,
@@ -201,7 +218,8 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
                             .groups = {"documents"},
                             .group_sizes = {std::ssize(documents.documents)},
                             .suffix_tokens = options.suffix_tokens,
-                            .prompt_lengths = options.prompt_lengths};
+                            .prompt_lengths = options.prompt_lengths,
+                            .prompt_offsets = options.prompt_offsets};
   if (!control.documents.empty()) {
     report.controls = {1, 1};
     report.groups.push_back("control");
@@ -213,6 +231,7 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
   const double start = now_seconds();
   RecitationRun run{.variant = "", .trial = 1, .seed = 0, .policies = options.policies};
   run.recitations = recite(model, tokenizer, all, options);
+  add_near(model, tokenizer, all, options, run.recitations);
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = one.document >= report.group_sizes[0];
   set_blind_scores(all, report.controls, run.recitations);

@@ -13,11 +13,13 @@
 
 namespace axonn {
 
-/// Near-verbatim probabilities: see NearOptions.
+/// Near-verbatim probabilities: see NearOptions; add_near() computes them.
 struct NearRequest {
   std::vector<std::int64_t> epsilon = {};  ///< distances; empty: none is computed
   std::int64_t beams = 20;
   TextDistance distance = TextDistance::levenshtein;
+  /// Documents searched at a time; 0: as many as the cache has room for, which is the fastest.
+  std::int64_t at_once = 16;
 
   bool operator==(const NearRequest&) const = default;
 };
@@ -25,19 +27,24 @@ struct NearRequest {
 struct ReciteOptions {
   std::int64_t suffix_tokens = 50;
   std::vector<std::int64_t> prompt_lengths = {kWholePrompt};  ///< as in MemorizationReport
+  std::vector<std::int64_t> prompt_offsets = {};              ///< likewise
   std::int64_t batch = 0;    ///< sequences per (z, data) coordinate at a time; 0: as memory allows
   bool hold_weights = true;  ///< as in Generator::Options
   std::vector<std::string> policies = {"t=1,k=40", "t=1"};  ///< of the records, see parse_policy()
-  NearRequest near = {};  ///< by the first of the policies; see add_near()
+  NearRequest near = {};                                    ///< by the first of the policies
   /// false: nothing is written, and `exact` is SuffixRecord::greedy_exact.
   bool writes = true;
   /// Progress: called on rank 0 with the number of finished recitations and of all.
   std::function<void(std::int64_t done, std::int64_t of)> progress = {};
 };
 
+/// Adds each of these offsets with each of the lengths that there are but the whole prompt.
+void add_offsets(ReciteOptions& options, std::span<const std::int64_t> offsets);
+
 /// Lets a model continue every document greedily, and records the tokens of the true suffix after
 /// the same prompt, with the whole prompt also those of the prompt, for the document's scores.
-/// The prompt is all tokens before the suffix, or the last of them after a begin-of-text token.
+/// The prompt is all tokens before the suffix, or the last of them after a begin-of-text token;
+/// with an offset, which the suffix follows, it has that token unless it is the document's start.
 /// Returns one recitation per document and prompt length, all documents of the first length first;
 /// skips documents that are too short for a length. The caller sets the recitations' groups, and
 /// with set_blind_scores() that score. Memory for records does not grow with the number of

@@ -138,10 +138,13 @@ MemorizationSummary summarize(const MemorizationReport& report) {
   MemorizationSummary summary;
   const std::int64_t groups = std::ssize(report.groups),
                      prompts = std::ssize(report.prompt_lengths);
-  summary.prompts.resize(prompts);
-  std::iota(summary.prompts.begin(), summary.prompts.end(), 0);
-  std::ranges::stable_sort(summary.prompts, {},
-                           [&](std::int64_t prompt) { return length_of(report, prompt); });
+  for (std::int64_t prompt = 0; prompt < prompts; ++prompt)
+    (report.offset_of(prompt) == kBeforeSuffix ? summary.prompts : summary.at_offsets)
+        .push_back(prompt);
+  for (auto* some : {&summary.prompts, &summary.at_offsets})
+    std::ranges::stable_sort(*some, {}, [&](std::int64_t prompt) {
+      return std::pair(length_of(report, prompt), report.offset_of(prompt));
+    });
   for (const RecitationRun& run : report.runs) {
     for (const Recitation& r : run.recitations)
       AXONN_CHECK(r.group >= 0 && r.group < groups && r.prompt >= 0 && r.prompt < prompts,
@@ -199,11 +202,12 @@ std::vector<SuffixProbabilities> suffix_probabilities(const MemorizationReport& 
   return all;
 }
 
-std::vector<ExtractionRate> extraction_rates(std::span<const SuffixProbabilities> suffixes) {
+std::vector<ExtractionRate> extraction_rates(std::span<const SuffixProbabilities> suffixes,
+                                             const ExtractionGrid& grid) {
   std::vector<ExtractionRate> rates;
   for (const SuffixProbabilities& one : suffixes)
-    for (const double p : kReportedChances)
-      for (const double n : kReportedTries) {
+    for (const double p : grid.p)
+      for (const double n : grid.n) {
         ExtractionRate rate{one.variant, one.group, one.prompt, one.policy, n, p};
         rate.suffixes = std::ssize(one.log10_p);
         rate.extractable = std::ranges::count_if(
@@ -225,8 +229,8 @@ std::vector<NearRate> near_rates(const MemorizationReport& report,
             found[{variant, r.group, one.epsilon}].push_back(one);
   std::vector<NearRate> rates;
   for (const auto& [key, records] : found)
-    for (const double p : kReportedChances)
-      for (const double n : kReportedTries) {
+    for (const double p : report.extraction.p)
+      for (const double n : report.extraction.n) {
         NearRate rate{std::get<0>(key), std::get<1>(key), std::get<2>(key), n, p};
         const double least = least_log10_p(n, p);
         rate.suffixes = std::ssize(records);
@@ -237,6 +241,35 @@ std::vector<NearRate> near_rates(const MemorizationReport& report,
         rates.push_back(rate);
       }
   return rates;
+}
+
+double Exposure::bits() const {
+  return std::log2(static_cast<double>(candidates)) - std::log2(static_cast<double>(rank));
+}
+
+std::vector<ExposureFigures> exposure_figures(const MemorizationReport& report,
+                                              const MemorizationSummary& summary) {
+  std::vector<ExposureFigures> all;
+  for (std::int64_t variant = 0; variant < std::ssize(summary.variants); ++variant)
+    for (std::int64_t group = 0; group < std::ssize(report.groups); ++group) {
+      ExposureFigures figures{variant, group};
+      std::vector<double> bits;
+      for (const RecitationRun& run : report.runs)
+        for (const Recitation& r : run.recitations) {
+          if (run.variant != summary.variants[variant].name || r.group != group || !r.exposure)
+            continue;
+          bits.push_back(r.exposure->bits());
+          figures.first += r.exposure->rank == 1;
+          figures.candidates = r.exposure->candidates;
+        }
+      if (bits.empty()) continue;
+      figures.canaries = std::ssize(bits);
+      figures.mean = trial_spread_of(bits).mean;
+      figures.median = median_of(bits);
+      figures.most = Exposure{1, figures.candidates}.bits();
+      all.push_back(figures);
+    }
+  return all;
 }
 
 std::vector<MembershipResult> membership_results(const MemorizationReport& report) {
@@ -267,6 +300,7 @@ std::vector<RankedRecitation> most_recited(const MemorizationReport& report,
     if (run.variant != variant) continue;
     for (const Recitation& r : run.recitations) {
       if (group && r.group != *group) continue;
+      if (report.offset_of(r.prompt) != kBeforeSuffix) continue;
       const auto [found, is_new] = best.try_emplace(r.document, RankedRecitation{&run, &r});
       if (!is_new && rank_of(report, r) < rank_of(report, *found->second.recitation))
         found->second = {&run, &r};

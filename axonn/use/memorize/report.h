@@ -20,6 +20,15 @@ struct NearRecord {
   double log10_low = 0, log10_high = 0;  ///< minus infinity: never
 };
 
+/// A canary among texts that differ from it in their last digits, by their losses.
+struct Exposure {
+  std::int64_t rank = 1;  ///< 1: the canary is the likeliest
+  std::int64_t candidates = 1;
+
+  /// log2 candidates - log2 rank.
+  double bits() const;
+};
+
 /// A model's greedy continuation of a prompt, compared with the document's own suffix.
 struct Recitation {
   std::int64_t document = 0;       ///< index among the documents of the study or the audit
@@ -35,6 +44,7 @@ struct Recitation {
   std::optional<SuffixRecord> record = {};      ///< empty in results of versions without records
   std::optional<MembershipScores> scores = {};  ///< of the document; only with the whole prompt
   std::vector<NearRecord> near = {};            ///< likewise, for each distance that was asked for
+  std::optional<Exposure> exposure = {};        ///< likewise, of canaries
 };
 
 /// All documents of a run, tested with the whole prompt during its training.
@@ -61,6 +71,7 @@ struct RecitationRun {
 };
 
 inline constexpr std::int64_t kWholePrompt = 0;
+inline constexpr std::int64_t kBeforeSuffix = -1;
 
 /// Where a report comes from.
 struct ReportOrigin {
@@ -97,10 +108,17 @@ struct MemorizationReport {
   std::int64_t suffix_tokens = 50;
   /// Lengths of the prompts in tokens; kWholePrompt: all tokens before the suffix.
   std::vector<std::int64_t> prompt_lengths;
+  /// Of each the tokens of the document before it; the suffix is what follows it. kBeforeSuffix, or
+  /// if there are fewer of these: the suffix is the document's end, and the prompt is before it.
+  std::vector<std::int64_t> prompt_offsets = {};
+  ExtractionGrid extraction = {};
   std::vector<RecitationRun> runs;
   bool by_loss = true;  ///< whether variants are losses, not ways of training
   ReportOrigin origin = {};
 
+  std::int64_t offset_of(std::int64_t prompt) const {
+    return prompt < std::ssize(prompt_offsets) ? prompt_offsets[prompt] : kBeforeSuffix;
+  }
   bool is_control(std::int64_t group) const {
     return !controls.empty() && controls.at(group) == group;
   }
@@ -146,13 +164,15 @@ struct VariantSummary {
 /// The figures of a report.
 struct MemorizationSummary {
   std::vector<VariantSummary> variants;  ///< in the order of their first runs
-  std::vector<std::int64_t> prompts;     ///< indices of prompt lengths, shortest first
+  std::vector<std::int64_t> prompts;     ///< those before the suffix, shortest first
+  std::vector<std::int64_t> at_offsets;  ///< the others, by length, then by offset
   std::vector<RecitationCell> cells;     ///< by variant, then group, then prompt
 
   /// The cell of these indices, which must exist.
   const RecitationCell& at(std::int64_t variant, std::int64_t group, std::int64_t prompt) const {
-    const std::int64_t groups = std::ssize(cells) / (std::ssize(variants) * std::ssize(prompts));
-    return cells.at((variant * groups + group) * std::ssize(prompts) + prompt);
+    const std::int64_t all = std::ssize(prompts) + std::ssize(at_offsets),
+                       groups = std::ssize(cells) / (std::ssize(variants) * all);
+    return cells.at((variant * groups + group) * all + prompt);
   }
 
   /// Index of the longest prompt, which the headline figures are for; 0 if there is none.
@@ -179,8 +199,9 @@ struct ExtractionRate {
   PercentRange interval = {};                  ///< 95 %, Wilson; as RecitationCell::exact_interval
 };
 
-/// The rates of each of them for kReportedChances and kReportedTries, in this order.
-std::vector<ExtractionRate> extraction_rates(std::span<const SuffixProbabilities> suffixes);
+/// The rates of each of them for each p and n, in this order.
+std::vector<ExtractionRate> extraction_rates(std::span<const SuffixProbabilities> suffixes,
+                                             const ExtractionGrid& grid);
 
 /// The share of suffixes of which a text within the distance is (n, p)-extractable, for the whole
 /// prompt and the first policy. The truth lies between the two counts.
@@ -189,9 +210,18 @@ struct NearRate {
   double n = 1, p = 0.5;
   std::int64_t suffixes = 0, at_least = 0, at_most = 0;
 };
-/// Of each variant, group, distance, and kReportedChances and kReportedTries, in this order.
+/// Of each variant, group, distance, p and n, in this order.
 std::vector<NearRate> near_rates(const MemorizationReport& report,
                                  const MemorizationSummary& summary);
+
+/// The exposures of the canaries of a group over all trials, in bits.
+struct ExposureFigures {
+  std::int64_t variant = 0, group = 0, canaries = 0, candidates = 0, first = 0;  ///< first: rank 1
+  double mean = 0, median = 0, most = 0;  ///< most: that of rank 1
+};
+/// Of each variant and group with canaries, in this order.
+std::vector<ExposureFigures> exposure_figures(const MemorizationReport& report,
+                                              const MemorizationSummary& summary);
 
 /// Suffixes that are likelier than those of matched controls: a recitation counts if its
 /// conformal_p_value() among the controls of its run, prompt and policy is at most alpha. If
@@ -253,9 +283,9 @@ struct RankedRecitation {
   const Recitation* recitation;
 };
 
-/// The best recitation of each document in the runs of one variant, best first: exact ones, then by
-/// longest run, token accuracy, shorter prompt and lower loss. Ties keep the order of documents and
-/// trials. group: only the documents of this group; empty: of all groups.
+/// The best recitation of the end of each document in the runs of one variant, best first: exact
+/// ones, then by longest run, token accuracy, shorter prompt and lower loss. Ties keep the order of
+/// documents and trials. group: only the documents of this group; empty: of all groups.
 std::vector<RankedRecitation> most_recited(const MemorizationReport& report,
                                            const std::string& variant,
                                            std::optional<std::int64_t> group = {});

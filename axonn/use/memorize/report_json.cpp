@@ -55,6 +55,12 @@ void visit_scores(S& scores, const F& f) {
   for (const auto& [name, member] : kScores) f(concat("score_", name).c_str(), scores.*member);
 }
 
+template <typename E, typename F>
+void visit_exposure(E& exposure, const F& f) {
+  f("canary_rank", exposure.rank);
+  f("canary_candidates", exposure.candidates);
+}
+
 template <typename N, typename F>
 void visit_near(N& near, const F& f) {
   f("epsilon", near.epsilon);
@@ -95,6 +101,10 @@ Json json_of(const Recitation& r) {
     visit_record(*r.record, set);
   }
   if (r.scores) visit_scores(*r.scores, set);
+  if (r.exposure) {
+    visit_exposure(*r.exposure, set);
+    json["exposure"] = r.exposure->bits();
+  }
   for (const NearRecord& one : r.near) {
     Json& near = json["near"].emplace_back();
     visit_near(one, [&](const char* key, const auto& value) { near[key] = value; });
@@ -135,52 +145,59 @@ Json json_of(const VariantSummary& variant) {
           {"test_seconds", variant.test_seconds}};
 }
 
+/// The variant, group and prompt of a figure.
+template <typename F>
+Json place_of(const F& of, const MemorizationReport& report, const MemorizationSummary& summary) {
+  Json json{{"variant", summary.variants[of.variant].name},
+            {"group", report.groups[of.group]},
+            {"prompt_tokens", report.prompt_lengths[of.prompt]}};
+  if (const std::int64_t offset = report.offset_of(of.prompt); offset != kBeforeSuffix)
+    json["offset"] = offset;
+  return json;
+}
+
 Json json_of(const RecitationCell& cell, const MemorizationReport& report,
              const MemorizationSummary& summary) {
-  return {{"variant", summary.variants[cell.variant].name},
-          {"group", report.groups[cell.group]},
-          {"prompt_tokens", report.prompt_lengths[cell.prompt]},
-          {"trials", cell.trials},
-          {"documents", cell.documents},
-          {"recitations", cell.recitations},
-          {"exact", cell.exact},
-          {"exact_percent", cell.exact_percent.mean},
-          {"exact_percent_min", cell.exact_percent.minimum},
-          {"exact_percent_max", cell.exact_percent.maximum},
-          {"exact_percent_low", cell.exact_interval.low},
-          {"exact_percent_high", cell.exact_interval.high},
-          {"longest_run", cell.longest_run},
-          {"token_accuracy", cell.token_accuracy},
-          {"edit_distance", cell.edit_distance},
-          {"loss", cell.loss}};
+  Json json = place_of(cell, report, summary);
+  json.update({{"trials", cell.trials},
+               {"documents", cell.documents},
+               {"recitations", cell.recitations},
+               {"exact", cell.exact},
+               {"exact_percent", cell.exact_percent.mean},
+               {"exact_percent_min", cell.exact_percent.minimum},
+               {"exact_percent_max", cell.exact_percent.maximum},
+               {"exact_percent_low", cell.exact_interval.low},
+               {"exact_percent_high", cell.exact_interval.high},
+               {"longest_run", cell.longest_run},
+               {"token_accuracy", cell.token_accuracy},
+               {"edit_distance", cell.edit_distance},
+               {"loss", cell.loss}});
+  return json;
 }
 
 Json json_of(const ExtractionRate& rate, const MemorizationReport& report,
              const MemorizationSummary& summary) {
   const double percent =
       100 * static_cast<double>(rate.extractable) / static_cast<double>(rate.suffixes);
-  return {{"variant", summary.variants[rate.variant].name},
-          {"group", report.groups[rate.group]},
-          {"prompt_tokens", report.prompt_lengths[rate.prompt]},
-          {"policy", rate.policy},
-          {"n", rate.n},
-          {"p", rate.p},
-          {"suffixes", rate.suffixes},
-          {"extractable", rate.extractable},
-          {"percent", percent},
-          {"percent_low", rate.interval.low},
-          {"percent_high", rate.interval.high}};
+  Json json = place_of(rate, report, summary);
+  json.update({{"policy", rate.policy},
+               {"n", rate.n},
+               {"p", rate.p},
+               {"suffixes", rate.suffixes},
+               {"extractable", rate.extractable},
+               {"percent", percent},
+               {"percent_low", rate.interval.low},
+               {"percent_high", rate.interval.high}});
+  return json;
 }
 
 Json json_of(const MatchedRate& rate, const MemorizationReport& report,
              const MemorizationSummary& summary) {
-  Json json{{"variant", summary.variants[rate.variant].name},
-            {"group", report.groups[rate.group]},
-            {"prompt_tokens", report.prompt_lengths[rate.prompt]},
-            {"policy", rate.policy},
-            {"alpha", rate.alpha},
-            {"controls", rate.controls},
-            {"suffixes", rate.suffixes}};
+  Json json = place_of(rate, report, summary);
+  json.update({{"policy", rate.policy},
+               {"alpha", rate.alpha},
+               {"controls", rate.controls},
+               {"suffixes", rate.suffixes}});
   const auto measured = [&](const auto& value) { return rate.memorized ? Json(value) : Json(); };
   json["memorized"] = measured(rate.memorized.value_or(0));
   json["memorized_percent_low"] = measured(rate.interval.low);
@@ -229,6 +246,18 @@ Json json_of(const NearRate& rate, const MemorizationReport& report,
           {"suffixes", rate.suffixes},
           {"extractable_at_least", rate.at_least},
           {"extractable_at_most", rate.at_most}};
+}
+
+Json json_of(const ExposureFigures& of, const MemorizationReport& report,
+             const MemorizationSummary& summary) {
+  return {{"variant", summary.variants[of.variant].name},
+          {"group", report.groups[of.group]},
+          {"canaries", of.canaries},
+          {"candidates", of.candidates},
+          {"mean_bits", of.mean},
+          {"median_bits", of.median},
+          {"most_bits", of.most},
+          {"rank_1", of.first}};
 }
 
 Json json_of(const CurveCell& cell, const MemorizationReport& report) {
@@ -285,13 +314,16 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
   for (std::size_t i = 0; i < report.groups.size(); ++i) groups.push_back(json_of_group(report, i));
   for (const VariantSummary& variant : summary.variants) variants.push_back(json_of(variant));
   Json rates = Json::array(), matched = Json::array(), membership = Json::array();
-  for (const ExtractionRate& rate : extraction_rates(suffix_probabilities(report, summary)))
+  for (const ExtractionRate& rate :
+       extraction_rates(suffix_probabilities(report, summary), report.extraction))
     rates.push_back(json_of(rate, report, summary));
   for (const MatchedRate& rate : matched_rates(report, summary))
     matched.push_back(json_of(rate, report, summary));
   for (const MembershipResult& result : membership_results(report))
     membership.push_back(json_of(result, report));
-  Json curves = Json::array(), near = Json::array();
+  Json curves = Json::array(), near = Json::array(), exposure = Json::array();
+  for (const ExposureFigures& figures : exposure_figures(report, summary))
+    exposure.push_back(json_of(figures, report, summary));
   for (const NearRate& rate : near_rates(report, summary))
     near.push_back(json_of(rate, report, summary));
   for (const CurveCell& cell : curve_cells(report)) curves.push_back(json_of(cell, report));
@@ -302,10 +334,14 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
           {"groups", std::move(groups)},
           {"suffix_tokens", report.suffix_tokens},
           {"prompt_lengths", report.prompt_lengths},
+          {"prompt_offsets", report.prompt_offsets},
+          {"n", report.extraction.n},
+          {"p", report.extraction.p},
           {"variants", std::move(variants)},
           {"by_loss", report.by_loss},
           {"extraction", std::move(rates)},
           {"near", std::move(near)},
+          {"exposure", std::move(exposure)},
           {"matched", std::move(matched)},
           {"membership", std::move(membership)},
           {"curves", std::move(curves)},
@@ -417,6 +453,7 @@ class Node {
         visit_record(*one.record, read);
       }
       if (node.has("score_loss")) visit_scores(one.scores.emplace(), read);
+      if (node.has("canary_rank")) visit_exposure(one.exposure.emplace(), read);
       if (node.has("near")) node["near"].read(one.near);
     }
   }

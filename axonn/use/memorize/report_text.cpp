@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -18,7 +20,6 @@ namespace {
 constexpr int kColumns = 100, kGap = 2;
 constexpr int kMostVariant = 10, kMostGroup = 18;  // most columns of a name
 constexpr int kMostTraining = 18;                  // likewise, in tables without groups
-constexpr int kPromptsAcross = 6;  // prompt lengths per table; more tables follow below
 constexpr std::size_t kMostListed = 10;
 
 using Row = std::vector<std::string>;
@@ -207,23 +208,66 @@ std::string main_table(const MemorizationReport& report, const MemorizationSumma
   return table(rows, names_of(report, "", "").size());
 }
 
-/// Exact matches by prompt length, in several tables if one would be too wide.
-std::string prompt_tables(const MemorizationReport& report, const MemorizationSummary& summary) {
-  std::string text = "\nexact match % by tokens of the prompt\n";
-  for (std::size_t first = 0; first < summary.prompts.size(); first += kPromptsAcross) {
-    const std::size_t end = std::min(summary.prompts.size(), first + kPromptsAcross);
-    Row titles = names_of(report, "loss", "group");
-    for (std::size_t i = first; i < end; ++i)
-      titles.push_back(prompt_text(report.prompt_lengths[summary.prompts[i]]));
-    std::vector<Row> rows = {titles};
-    for (std::int64_t variant = 0; variant < std::ssize(summary.variants); ++variant)
-      for (std::int64_t group = 0; group < std::ssize(report.groups); ++group) {
-        Row row = names_of(report, summary.variants[variant].name, report.groups[group]);
-        for (std::size_t i = first; i < end; ++i)
-          row.push_back(percent_text(summary.at(variant, group, summary.prompts[i])));
-        rows.push_back(row);
-      }
-    text += table(rows, names_of(report, "", "").size());
+/// A table, or several, each with the first `names` columns, if one would be too wide.
+std::string tables(const std::vector<Row>& rows, std::size_t names) {
+  const auto width = [&](std::size_t column) {
+    int most = 0;
+    for (const Row& row : rows) most = std::max(most, utf8_columns(row[column]));
+    return most + kGap;
+  };
+  int left = kColumns;
+  for (std::size_t i = 0; i < names; ++i) left -= width(i);
+  std::string text;
+  for (std::size_t first = names, end = 0; first < rows[0].size(); first = end) {
+    end = first + 1;
+    for (int used = width(first); end < rows[0].size() && used + width(end) <= left; ++end)
+      used += width(end);
+    std::vector<Row> part;
+    for (const Row& row : rows) {
+      part.emplace_back(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(names));
+      part.back().insert(part.back().end(), row.begin() + static_cast<std::ptrdiff_t>(first),
+                         row.begin() + static_cast<std::ptrdiff_t>(end));
+    }
+    text += table(part, names);
+  }
+  return text;
+}
+
+/// Exact matches by prompts, each of which has a title.
+std::string prompt_tables(const MemorizationReport& report, const MemorizationSummary& summary,
+                          std::span<const std::int64_t> prompts, const Row& titles) {
+  std::vector<Row> rows{names_of(report, "loss", "group")};
+  std::ranges::copy(titles, std::back_inserter(rows[0]));
+  for (std::int64_t variant = 0; variant < std::ssize(summary.variants); ++variant)
+    for (std::int64_t group = 0; group < std::ssize(report.groups); ++group) {
+      Row& row =
+          rows.emplace_back(names_of(report, summary.variants[variant].name, report.groups[group]));
+      for (const std::int64_t prompt : prompts)
+        row.push_back(percent_text(summary.at(variant, group, prompt)));
+    }
+  return tables(rows, names_of(report, "", "").size());
+}
+
+/// Exact matches by prompt length, and for each length with offsets by these.
+std::string sweep_tables(const MemorizationReport& report, const MemorizationSummary& summary) {
+  std::string text;
+  Row titles;
+  for (const std::int64_t prompt : summary.prompts)
+    titles.push_back(prompt_text(report.prompt_lengths[prompt]));
+  if (titles.size() > 1)
+    text += "\nexact match % by tokens of the prompt\n" +
+            prompt_tables(report, summary, summary.prompts, titles);
+  const std::span<const std::int64_t> all = summary.at_offsets;
+  for (std::size_t first = 0, end = 0; first < all.size(); first = end) {
+    const std::int64_t length = report.prompt_lengths[all[first]];
+    titles.clear();
+    for (; end < all.size() && report.prompt_lengths[all[end]] == length; ++end)
+      titles.push_back(format_count(report.offset_of(all[end])));
+    text += fmt::format(
+                "\nexact match % with a prompt of {} tokens, by tokens of the document "
+                "before it\n",
+                format_count(length)) +
+            prompt_tables(report, summary, all.subspan(first, end - first), titles);
   }
   return text;
 }
@@ -252,23 +296,30 @@ std::string runs_table(const MemorizationReport& report, const MemorizationSumma
   return "\n" + table(rows, is_audit(report) ? 0 : 1);
 }
 
-/// The shares of suffixes that are extracted with a chance of one half in n tries, a table for each
-/// policy. Empty without records.
+/// The first columns of a table by the number of samples, and a title for each of these.
+Row tries_titles(const MemorizationReport& report) {
+  Row titles = names_of(report, "loss", "group");
+  for (const double n : report.extraction.n)
+    titles.push_back(format_count(static_cast<std::int64_t>(n)));
+  return titles;
+}
+
+/// The shares of suffixes that are extracted with a chance in n tries, a table for each policy.
+/// Empty without records.
 std::string extraction_tables(const MemorizationReport& report,
                               const MemorizationSummary& summary) {
-  constexpr double kChance = 0.5;
-  std::map<std::string, std::vector<Row>> tables;
+  const double chance = report.extraction.shown_p();
+  std::map<std::string, std::vector<Row>> of_policy;
   std::vector<std::string> order;
-  for (const ExtractionRate& rate : extraction_rates(suffix_probabilities(report, summary))) {
-    if (rate.p != kChance || rate.prompt != summary.longest_prompt()) continue;
-    std::vector<Row>& rows = tables[rate.policy];
+  for (const ExtractionRate& rate :
+       extraction_rates(suffix_probabilities(report, summary), report.extraction)) {
+    if (rate.p != chance || rate.prompt != summary.longest_prompt()) continue;
+    std::vector<Row>& rows = of_policy[rate.policy];
     if (rows.empty()) {
       order.push_back(rate.policy);
-      rows.push_back(names_of(report, "loss", "group"));
-      for (const double n : kReportedTries)
-        rows[0].push_back(format_count(static_cast<std::int64_t>(n)));
+      rows.push_back(tries_titles(report));
     }
-    if (rate.n == kReportedTries.front())
+    if (rate.n == report.extraction.n.front())
       rows.push_back(
           names_of(report, summary.variants[rate.variant].name, report.groups[rate.group]));
     rows.back().push_back(fmt::format("{:.1f}", 100 * static_cast<double>(rate.extractable) /
@@ -276,8 +327,35 @@ std::string extraction_tables(const MemorizationReport& report,
   }
   std::string text;
   for (const std::string& policy : order)
-    text += fmt::format("\nwritten with probability 0.5 or more in n samples ({}), %, by n\n{}",
-                        printable(policy), table(tables[policy], names_of(report, "", "").size()));
+    text +=
+        fmt::format("\nwritten with probability {} or more in n samples ({}), %, by n\n{}", chance,
+                    printable(policy), tables(of_policy[policy], names_of(report, "", "").size()));
+  return text;
+}
+
+/// Bounds of the shares of suffixes of which n samples hold a text within a distance with a chance,
+/// a table for each distance. Empty if none was asked for.
+std::string near_tables(const MemorizationReport& report, const MemorizationSummary& summary) {
+  std::map<std::int64_t, std::vector<Row>> of_distance;
+  for (const NearRate& rate : near_rates(report, summary)) {
+    if (rate.p != report.extraction.shown_p()) continue;
+    std::vector<Row>& rows = of_distance[rate.epsilon];
+    if (rows.empty()) rows.push_back(tries_titles(report));
+    if (rate.n == report.extraction.n.front())
+      rows.push_back(
+          names_of(report, summary.variants[rate.variant].name, report.groups[rate.group]));
+    const auto percent = [&](std::int64_t count) {
+      return 100 * static_cast<double>(count) / static_cast<double>(rate.suffixes);
+    };
+    rows.back().push_back(
+        rate.at_least == rate.at_most
+            ? fmt::format("{:.1f}", percent(rate.at_least))
+            : fmt::format("{:.0f}-{:.0f}", percent(rate.at_least), percent(rate.at_most)));
+  }
+  std::string text;
+  for (const auto& [epsilon, rows] : of_distance)
+    text += fmt::format("\nthe same of texts within {} token{} of the suffix, %, by n\n{}", epsilon,
+                        epsilon == 1 ? "" : "s", tables(rows, names_of(report, "", "").size()));
   return text;
 }
 
@@ -333,6 +411,24 @@ std::string membership_table(const MemorizationReport& report) {
   return fmt::format(
       "\nmembership: told from the control by scores (the blind score sees no model){}\n{}",
       more ? "; trial 1 of several" : "", table(rows, names_of(report, "", "").size() + 1));
+}
+
+/// How far canaries are from the middle of their candidates. Empty without canaries.
+std::string exposure_table(const MemorizationReport& report, const MemorizationSummary& summary) {
+  std::vector<Row> rows{names_of(report, "training", "group")};
+  for (const char* title : {"canaries", "mean", "median", "at most", "rank 1 %"})
+    rows[0].push_back(title);
+  for (const ExposureFigures& of : exposure_figures(report, summary)) {
+    Row& row = rows.emplace_back(
+        names_of(report, summary.variants[of.variant].name, report.groups[of.group]));
+    row.push_back(format_count(of.canaries));
+    for (const double bits : {of.mean, of.median, of.most})
+      row.push_back(fmt::format("{:.2f}", bits));
+    row.push_back(fmt::format(
+        "{:.1f}", 100 * static_cast<double>(of.first) / static_cast<double>(of.canaries)));
+  }
+  if (rows.size() == 1) return "";
+  return "\nexposure of canaries, bits\n" + table(rows, names_of(report, "", "").size());
 }
 
 /// "80-100 %": the part of the steps in which a group is learned.
@@ -470,12 +566,12 @@ std::string to_text(const MemorizationReport& report) {
   if (summary.cells.empty()) return text + "Nothing was recited.\n";
   text += wrapped(headline(report, summary), 0) + '\n';
   if (!report.group_parts.empty())
-    return text + dose_tables(report, summary) + runs_table(report, summary) +
+    return text + dose_tables(report, summary) + exposure_table(report, summary) +
+           runs_table(report, summary) +
            "\nall other figures are in the report's page and in its JSON\n";
   text += main_table(report, summary) + runs_table(report, summary);
-  if (summary.prompts.size() > 1) text += prompt_tables(report, summary);
-  text += extraction_tables(report, summary) + matched_table(report, summary) +
-          membership_table(report);
+  text += sweep_tables(report, summary) + extraction_tables(report, summary) +
+          near_tables(report, summary) + matched_table(report, summary) + membership_table(report);
   return is_audit(report) ? text + listed(report) : text;
 }
 

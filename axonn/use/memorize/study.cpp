@@ -26,6 +26,7 @@
 #include "axonn/use/memorize/arms.h"
 #include "axonn/use/memorize/average.h"
 #include "axonn/use/memorize/curve.h"
+#include "axonn/use/memorize/exposure.h"
 #include "axonn/use/memorize/near_recite.h"
 #include "axonn/use/memorize/origin.h"
 #include "axonn/use/memorize/recite.h"
@@ -50,7 +51,8 @@ std::string identity_of(Config config) {
     json.erase(section);
   for (const char* key : {"micro_batch", "threads", "bind_cores", "tune", "tune_cache"})
     json["training"].erase(key);
-  for (const char* key : {"batch", "hold_weights", "policies"}) json["memorize"].erase(key);
+  for (const char* key : {"batch", "hold_weights", "policies", "n", "p"})
+    json["memorize"].erase(key);
   return json.dump(2) + "\n";
 }
 
@@ -91,9 +93,7 @@ class Study {
         tokenizer_(make_tokenizer(config.data.tokenizer)),
         arms_(arms_of(config, memorize)),
         controls_(controls_of(arms_)),
-        variants_(variants_of(memorize)),
-        prompt_lengths_(memorize.prompt_lengths) {
-    prompt_lengths_.insert(prompt_lengths_.begin(), kWholePrompt);
+        variants_(variants_of(memorize)) {
     // The same in all trainings, of which the warm-up has fewer steps.
     config_.lr_scheduler.warmup_steps = warmup_steps(config_);
     config_.lr_scheduler.warmup_ratio = 0;
@@ -104,6 +104,7 @@ class Study {
   }
 
   std::optional<MemorizationReport> run() {
+    check_near(recite_options(), tokenizer_->vocab_size());
     if (first()) claim_folder();
     origin_.machine = describe_machine(world_, nullptr);
     world_.barrier("study");
@@ -184,9 +185,8 @@ class Study {
   std::vector<BucketConfig> arms_;      // by group
   std::vector<std::int64_t> controls_;  // likewise
   std::vector<StudyVariant> variants_;
-  std::vector<std::int64_t> prompt_lengths_;  // the whole prompt, then memorize.prompt_lengths
-  std::vector<RecitationRun> runs_;           // filled on rank 0 only
-  std::vector<std::string> names_;            // of the documents of all trials
+  std::vector<RecitationRun> runs_;                   // filled on rank 0 only
+  std::vector<std::string> names_;                    // of the documents of all trials
   std::vector<std::vector<std::int64_t>> exposures_;  // likewise
   std::int64_t warmed_up_ = 0;                        // the last trial whose warm-up was done here
   bool described_ = false;                  // the terminal shows model, grid and data once
@@ -258,14 +258,16 @@ TrialPlan Study::plan_of(std::int64_t trial) {
 }
 
 ReciteOptions Study::recite_options() const {
-  return {.suffix_tokens = memorize_.suffix_tokens,
-          .prompt_lengths = prompt_lengths_,
-          .batch = memorize_.batch,
-          .hold_weights = memorize_.hold_weights,
-          .policies = memorize_.policies,
-          .near = {.epsilon = memorize_.near_epsilon,
-                   .beams = memorize_.near_beams,
-                   .distance = memorize_.near_distance}};
+  ReciteOptions options{.suffix_tokens = memorize_.suffix_tokens,
+                        .batch = memorize_.batch,
+                        .hold_weights = memorize_.hold_weights,
+                        .policies = memorize_.policies,
+                        .near = {.epsilon = memorize_.near_epsilon,
+                                 .beams = memorize_.near_beams,
+                                 .distance = memorize_.near_distance}};
+  std::ranges::copy(memorize_.prompt_lengths, std::back_inserter(options.prompt_lengths));
+  add_offsets(options, memorize_.offsets);
+  return options;
 }
 
 void Study::ask(Training& training, const TrialDocuments& documents, RecitationRun& run) {
@@ -273,8 +275,9 @@ void Study::ask(Training& training, const TrialDocuments& documents, RecitationR
   const double start = now_seconds();
   const auto tested = std::span(*documents.all).first(documents.tested);
   run.recitations = recite(training.model, *tokenizer_, tested, recite_options());
-  if (!memorize_.near_epsilon.empty())
-    add_near(training.model, *tokenizer_, tested, recite_options(), run.recitations);
+  add_near(training.model, *tokenizer_, tested, recite_options(), run.recitations);
+  add_exposure(training.model, *tokenizer_, tested, canary_spaces(arms_, documents, run.seed),
+               recite_options(), run.recitations);
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = documents.group[one.document];
   set_blind_scores(tested, controls_, run.recitations);
@@ -302,6 +305,7 @@ std::vector<std::string> Study::averaged_checkpoints(const Config& config) const
 void Study::measure(Training& training, const TrialDocuments& documents, std::int64_t step) {
   ReciteOptions options = recite_options();
   options.prompt_lengths = {kWholePrompt};
+  options.prompt_offsets.clear();
   options.writes = false;
   CurvePoint point{.step = step};
   if (training.validation) point.validation_loss = training.validate();
@@ -416,6 +420,7 @@ bool Study::run_one(std::int64_t trial, const StudyVariant& variant, const Trial
 
 MemorizationReport Study::make_report() const {
   const TrainingConfig& training = config_.training;
+  const ReciteOptions asked = recite_options();
   ModelConfig sizes = config_.model;
   if (sizes.vocab == 0) sizes.vocab = tokenizer_->vocab_size();
   MemorizationReport report{
@@ -430,7 +435,9 @@ MemorizationReport Study::make_report() const {
       .document_names = names_,
       .exposures = exposures_,
       .suffix_tokens = memorize_.suffix_tokens,
-      .prompt_lengths = prompt_lengths_,
+      .prompt_lengths = asked.prompt_lengths,
+      .prompt_offsets = asked.prompt_offsets,
+      .extraction = extraction_grid(memorize_.n, memorize_.p, "n", "p"),
       .runs = runs_,
       .by_loss = memorize_.schedules.empty() && memorize_.average_last == 0,
       .origin = origin_};

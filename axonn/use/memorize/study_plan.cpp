@@ -44,6 +44,9 @@ std::string kind_text(const BucketConfig& arm) {
       return "generated records";
     case DocumentKind::text:
       return "documents of memorize.documents";
+    case DocumentKind::canary:
+      return fmt::format("canaries, each ranked among {} texts with other last digits",
+                         format_count(CanarySpace{arm.digits, arm.others}.candidates() - 1));
     case DocumentKind::uniform:
       break;
   }

@@ -1,5 +1,6 @@
 // axonn memorize as a user runs it: the study and the audit.
 #include <filesystem>
+#include <tuple>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -98,7 +99,24 @@ TEST(MemorizeProgram, AuditsAModelWithControls) {
   EXPECT_THAT(finished.out, AllOf(HasSubstr("documents"), HasSubstr("control"), HasSubstr("16")));
   const json report = json::parse(test::slurp(run / "audit.json"));
   EXPECT_EQ(report.at("runs").at(0).at("recitations").size(), 3u * 8u);
+  EXPECT_TRUE(report.at("near").empty());
   EXPECT_THAT(test::slurp(run / "audit.html"), HasSubstr("Memorization audit"));
+  std::vector<std::string> near = audit;
+  near.insert(near.end(), {"--near", "0,1", "--near-beams", "2", "--near-distance", "hamming"});
+  ASSERT_EQ(run_program(near).code, 0);
+  json asked = json::parse(test::slurp(run / "audit.json"));
+  EXPECT_EQ(asked.at("near").size(), 2u * 2 * 7 * 4) << "groups, distances, n, p";
+  for (const json& one : asked.at("runs").at(0).at("recitations"))
+    EXPECT_EQ(one.contains("near"), one.at("prompt") == 0) << "with the whole prompt";
+  std::vector<std::string> swept = audit;
+  swept.insert(swept.end(), {"--offsets", "0,10", "--n", "1,7", "--p", "0.25", "--stride", "10",
+                             "--seq-len", "100"});
+  const Finished sweep = run_program(swept);
+  ASSERT_EQ(sweep.code, 0) << sweep.err;
+  asked = json::parse(test::slurp(run / "audit.json"));
+  EXPECT_GT(asked.at("groups").at(0).at("documents"), 8) << "windows";
+  EXPECT_EQ(asked.at("prompt_offsets"), (json{-1, -1, -1, 0, 0, 10, 10}));
+  EXPECT_EQ(asked.at("extraction").size(), 2u * 7 * 2 * 2) << "groups, prompts, policies, n";
 }
 
 TEST(MemorizeProgram, NamesMissingAndWrongArguments) {
@@ -119,6 +137,13 @@ TEST(MemorizeProgram, NamesMissingAndWrongArguments) {
     EXPECT_THAT(error({"memorize", "--audit", "--model", run.out(), "--documents", run.config(),
                        flag, "9223372036854775807"}),
                 AllOf(HasSubstr(flag), HasSubstr("not in range"), HasSubstr("2147483647")));
+  for (const auto& [flag, value, message] :
+       {std::tuple{"--offsets", "3", "--offsets needs --prompt-lengths"},
+        {"--n", "7,1", "--n: numbers of samples ascend"},
+        {"--p", "0", "--p: probabilities ascend"}})
+    EXPECT_THAT(error({"memorize", "--audit", "--model", run.out(), "--documents", run.config(),
+                       flag, value}),
+                HasSubstr(message));
   EXPECT_THAT(error({"memorize", run.config()}), HasSubstr("goldfish.k is 0"));
   EXPECT_THAT(error(study(run, {"--memorize.epochs", "100"})), HasSubstr("set training.steps to"));
 }

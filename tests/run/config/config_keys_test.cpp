@@ -99,6 +99,7 @@ TEST(ConfigKeys, ATypoOfOneEditIsGuessedForEveryKey) {
   const std::vector<std::set<std::string>> alike = {{"x", "y", "z"},
                                                     {"beta1", "beta2", "beta3"},
                                                     {"eps", "eps1", "eps2"},
+                                                    {"n", "p"},
                                                     {"goldfish.k", "goldfish.h"},
                                                     {"momentum", "moments"},  // momentm
                                                     {"desirable_weight", "undesirable_weight"},

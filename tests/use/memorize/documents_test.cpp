@@ -50,6 +50,18 @@ TEST(StudyDocuments, AreCutAndShortOnesAndDuplicatesAreLeftOut) {
   EXPECT_EQ(all.repeated, 2) << "the last document equals the first once it is cut";
 }
 
+TEST(StudyDocuments, AreCutIntoWindowsWithAStride) {
+  const FoundDocuments all =
+      read("{\"text\": \"abcdefghijk\"}\n{\"text\": \"XYZ12\"}\n{\"text\": \"abcdZ\"}\n",
+           {.least = 3, .most = 5, .stride = 3});
+  ASSERT_EQ(all.documents.size(), 5u);
+  for (const auto& [i, text] : {std::pair{0, "abcde"}, {1, "defgh"}, {2, "ghijk"}, {3, "XYZ12"}})
+    EXPECT_EQ(text_of(all.documents[i]), text);
+  EXPECT_THAT(all.documents[1].name, testing::StartsWith("tokens 4 to 8 of document 1 of "));
+  EXPECT_THAT(all.documents[3].name, testing::StartsWith("document 2 of "));
+  EXPECT_EQ(all.found, 5);
+}
+
 TEST(StudyDocuments, OfAnotherKindAreRefused) {
   EXPECT_THAT(refusal([] {
                 read("{\"prompt\": \"a\", \"completion\": \"b\"}\n", {1, 8});

@@ -70,12 +70,37 @@ TEST(LeastProbability, IsThatWhichTheTriesReach) {
   EXPECT_NEAR(std::pow(10, least_log10_p(10, 0.5)), 0.066967, 1e-6);
   EXPECT_NEAR(std::pow(10, least_log10_p(1e3, 0.5)), 6.929e-4, 1e-7);
   EXPECT_NEAR(std::pow(10, least_log10_p(1e5, 0.5)), 6.93145e-6, 1e-10);
-  for (const double p : kReportedChances)
+  for (const double p : ExtractionGrid().p)
     for (const double n : {1.0, 7.0, 1000.0}) {
       const double least = least_log10_p(n, p);
       EXPECT_LE(least_tries(least + 1e-9, p), n);
       EXPECT_EQ(least_tries(least - 1e-9, p), n + 1);
     }
+}
+
+TEST(ExtractionGrid, TakesNumbersThatAscend) {
+  const auto refusal = [](const std::vector<std::int64_t>& n, const std::vector<double>& p) {
+    try {
+      extraction_grid(n, p, "--n", "--p");
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const ExtractionGrid grid =
+      extraction_grid(std::vector<std::int64_t>{1, 7}, std::vector{0.25, 0.75}, "n", "p");
+  EXPECT_EQ(grid.n, (std::vector<double>{1, 7}));
+  EXPECT_EQ(grid.p, (std::vector{0.25, 0.75}));
+  EXPECT_EQ(grid.shown_p(), 0.25);
+  EXPECT_EQ(ExtractionGrid().shown_p(), 0.5);
+  EXPECT_EQ(refusal({1, 7}, {0.5}), "accepted");
+  EXPECT_THAT(refusal({}, {0.5}), HasSubstr("--n: numbers of samples ascend from 1"));
+  EXPECT_THAT(refusal({0, 7}, {0.5}), HasSubstr("--n: "));
+  EXPECT_THAT(refusal({7, 7}, {0.5}), HasSubstr("--n: "));
+  EXPECT_THAT(refusal({1}, {}), HasSubstr("--p: probabilities ascend between 0 and 1"));
+  EXPECT_THAT(refusal({1}, {0, 0.5}), HasSubstr("--p: "));
+  EXPECT_THAT(refusal({1}, {0.5, 1}), HasSubstr("--p: "));
+  EXPECT_THAT(refusal({1}, {0.5, 0.25}), HasSubstr("--p: "));
 }
 
 TEST(SuffixRecord, AddsLogProbabilitiesAndCountsGreedyTokens) {

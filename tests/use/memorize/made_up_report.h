@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -76,7 +77,8 @@ inline MemorizationReport small_audit() {
 }
 
 /// small_audit() with two policies and scores. With the first policy log10 p of the documents asked
-/// is -0.5 - 2 · (their number), of the controls -30; with the second all are 0.
+/// is -0.5 - 2 · (their number), of the controls -30; with the second all are 0. Texts within a
+/// distance of 2 are 10 to 1,000 times as likely as the suffixes.
 inline MemorizationReport recorded_audit() {
   MemorizationReport report = small_audit();
   RecitationRun& run = report.runs[0];
@@ -87,14 +89,27 @@ inline MemorizationReport recorded_audit() {
                             .greedy_exact = r.exact,
                             .greedy_accuracy = r.token_accuracy,
                             .extraction_strength = r.token_accuracy / 2};
-    if (r.prompt == 0)
-      r.scores = MembershipScores{
-          .loss = -number, .zlib = -number / 8, .min_k = -2 * number, .min_k_pp = -3 * number};
+    if (r.prompt > 0) continue;
+    const double log10_p = r.record->log10_p[0];
+    r.near = {{2, std::min(log10_p + 1, 0.0), std::min(log10_p + 3, 0.0)}};
+    r.scores = MembershipScores{
+        .loss = -number, .zlib = -number / 8, .min_k = -2 * number, .min_k_pp = -3 * number};
   }
   return report;
 }
 
+/// recorded_audit() whose shorter prompts, of 8 tokens, begin 20 tokens after the document's
+/// beginning, where they have the worst matches, and at it. Rates for n = 3 and 50, p = 0.25.
+inline MemorizationReport swept_audit() {
+  MemorizationReport report = recorded_audit();
+  report.prompt_lengths = {kWholePrompt, 8, 8};
+  report.prompt_offsets = {kBeforeSuffix, 20, 0};
+  report.extraction = {.n = {3, 50}, .p = {0.25}};
+  return report;
+}
+
 /// A control, and buckets in two parts of the steps, with records and a curve of two points.
+/// The documents of the last bucket are canaries.
 inline MemorizationReport arms_study() {
   MemorizationReport report = small_study();
   report.groups = {"control", "early-2", "early-8", "late-8"};
@@ -112,6 +127,8 @@ inline MemorizationReport arms_study() {
     run.recitations.push_back(recited(d, d / 2, d < 5 ? 1 : 10));
     run.recitations.back().record = SuffixRecord{.log10_p = {d < 5 ? -20.0 : -1.0}};
   }
+  run.recitations[6].exposure = {.rank = 1, .candidates = 1000};
+  run.recitations[7].exposure = {.rank = 250, .candidates = 1000};
   const std::vector<bool> none(8, false);
   std::vector<bool> late = none;
   late[6] = late[7] = true;

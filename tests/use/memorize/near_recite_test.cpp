@@ -88,15 +88,67 @@ TEST(AddNear, EnclosesTheMassOfAllTextsThatDifferInOneTokenOnEveryGrid) {
           expect_close(one.near[1].log10_low, all);  // 1,000 beams hold all prefixes
           expect_close(one.near[1].log10_high, all);
         }
-        options.near = {.epsilon = {1}, .beams = 4};
-        for (Recitation& one : found) one.near.clear();
-        add_near(loaded, *tokenizer, documents, options, found);
-        for (const Recitation& one : found) {
-          const double all = scored_mass(loaded, documents[one.document], policy);
-          EXPECT_LE(one.near[0].log10_low, all + 1e-4);
-          EXPECT_GE(one.near[0].log10_high, all - 1e-4);
+        for (const std::int64_t at_once : {16, 1, 0}) {
+          options.near = {.epsilon = {1}, .beams = 4, .at_once = at_once};
+          std::vector<Recitation> few = found;
+          for (Recitation& one : few) one.near.clear();
+          add_near(loaded, *tokenizer, documents, options, few);
+          for (const Recitation& one : few) {
+            const double all = scored_mass(loaded, documents[one.document], policy);
+            EXPECT_LE(one.near[0].log10_low, all + 1e-4);
+            EXPECT_GE(one.near[0].log10_high, all - 1e-4);
+          }
         }
       }
     });
   }
+}
+
+TEST(AddNear, IsPartOfAnAudit) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "run");
+  config.training.seq_len = 16;
+  train_on_threads(config);
+  const auto tokenizer = make_tokenizer("bytes");
+  const FoundDocuments documents{.documents = {document("The town of")}, .found = 1},
+      control{.documents = {document("in the year 1"), document("zzzzzzqqq")}, .found = 2};
+  const PreparedRun run = prepared_model(config_of_model(config.output.dir + "/checkpoints"));
+  run_ranks(1, [&](Communicator& world) {
+    LoadedModel loaded(run, world, make_cpu_backend(1), {.trainable = false});
+    loaded.initialise();
+    ReciteOptions options{.suffix_tokens = kSuffix, .policies = {"t=1"}, .writes = false};
+    EXPECT_TRUE(near_rates(audit_model(loaded, *tokenizer, documents, control, options),
+                           MemorizationSummary())
+                    .empty());
+    options.near = {.epsilon = {0, 2}};
+    const MemorizationReport report = audit_model(loaded, *tokenizer, documents, control, options);
+    ASSERT_EQ(report.runs[0].recitations.size(), 3u);
+    for (const Recitation& one : report.runs[0].recitations) {
+      ASSERT_EQ(one.near.size(), 2u);
+      EXPECT_GT(one.near[1].log10_low, one.near[0].log10_low);
+    }
+    const auto rates = near_rates(report, summarize(report));
+    ASSERT_EQ(rates.size(), 2u * 2 * 7 * 4);  // groups, distances, n, p
+    EXPECT_EQ(rates.front().suffixes, 1);
+    EXPECT_EQ(rates.back().suffixes, 2);
+  });
+}
+
+TEST(CheckNear, RefusesAPolicyThatKeepsTooManyTokens) {
+  const auto refusal = [](const std::vector<std::string>& policies, std::int64_t vocab) {
+    try {
+      check_near({.policies = policies, .near = {.epsilon = {1}}}, vocab);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refusal({"t=1"}, 4096), "accepted");
+  EXPECT_EQ(refusal({"t=1,k=40", "t=1"}, 100'000), "accepted");
+  EXPECT_EQ(refusal({"greedy"}, 100'000), "accepted");
+  EXPECT_THAT(refusal({"t=1", "t=1,k=40"}, 4097),
+              testing::AllOf(HasSubstr("by \"t=1\" need all 4097 tokens"),
+                             HasSubstr("put a policy with top-k first")));
+  EXPECT_THAT(refusal({}, 256), HasSubstr("need a policy"));
+  EXPECT_NO_THROW(check_near({.policies = {"t=1"}}, 100'000)) << "nothing was asked for";
 }

@@ -195,6 +195,12 @@ test("there are two charts for each policy, and a table of separations", () => {
   assert.equal(rows(separations).length, 5);
   assert.deepEqual(rows(open("recorded")["matched-rates"])[1], ["asked", "t=1,k=40", "1", "2",
     "too few controls", "-", "too few controls"]);
+  const near = rows(open("recorded")["near-rates"]);
+  assert.deepEqual(near[0], ["Group", "Distance", ...["1", "10", "100", "1,000", "10,000",
+    "100,000", "1,000,000"].map((n) => `n = ${n}`)]);
+  assert.deepEqual(near[1].slice(0, 6), ["asked", "2", "50.0 to 100.0", "50.0 to 100.0", "100.0",
+    "100.0"]);
+  assert(open("arms").near.removed);
   assert(open("study").extraction.removed);
   assert(open("study").membership.removed);
 });
@@ -228,6 +234,9 @@ test("there is a line for each part of the steps, over the numbers of times", ()
   assert(exact.one("desc").textContent.includes("20\u201350 % of the steps: 0.0 % after 2 times, "
     + "50.0 % after 8 times. 80\u2013100 % of the steps: 100.0 % after 8 times."));
   assert(extractable.one("desc").textContent.includes("0.0 % after 2 times, 50.0 % after 8 times"));
+  assert.deepEqual(rows(page.exposures)[1],
+    ["late-8", "standard", "2", "1,000", "5.98", "5.98", "9.97", "50.0"]);
+  assert(open("study").exposure.removed);
   assert.deepEqual(texts(steps.all("figcaption")),
     ["Greedy exact match, %, standard loss", "Loss of the suffix, nats a token, standard loss"]);
   const measured = steps.all("figure").map((one) => one.one("desc").textContent);
@@ -246,6 +255,21 @@ test("there is a curve per group if there are several prompt lengths", () => {
     point.split(",").map(Number));
   assert.deepEqual(points.map(([, y]) => y), [270, 142, 14]);
   assert.match(hint.textContent, /95 % interval .* longest prompt \(whole\)/);
+});
+
+test("there is a curve for each length of a prompt over its offsets", () => {
+  assert(open("audit")["by-offset"].removed);
+  const {offsets, policies, cells, "by-prompt": prompts} = open("swept");
+  assert(prompts.removed);
+  assert.deepEqual(texts(offsets.all("figcaption")), ["A prompt of 8 tokens"]);
+  assert.match(offsets.one("desc").textContent,
+    /^asked: 50\.0 % after 0 tokens, 0\.0 % after 20 tokens\. controls: /);
+  assert.deepEqual(rows(cells).slice(1, 4).map((row) => row.slice(0, 2)),
+    [["asked", "whole"], ["asked", "8 after 0"], ["asked", "8 after 20"]]);
+  const [tries] = policies.all("figure");
+  assert.equal(tries.one("figcaption").textContent,
+    "Written with probability 0.25 in n samples, %");
+  assert(texts(tries.all("title")).includes("asked: 50.0 % in 3 samples"));
 });
 
 test("every figure can be saved in the colors of paper", () => {

@@ -89,9 +89,9 @@ TEST(Page, HoldsTheReportAsJson) {
   for (const MemorizationReport& report :
        {small_study(), small_audit(), recorded_audit(), evil_report()}) {
     json shown = report_in(html_page(report)), all = json::parse(to_json(report));
-    for (const char* key :
-         {"title", "model", "notes", "headline", "groups", "suffix_tokens", "prompt_lengths",
-          "variants", "summary", "extraction", "matched", "membership", "origin"})
+    for (const char* key : {"title", "model", "notes", "headline", "groups", "suffix_tokens",
+                            "prompt_lengths", "variants", "summary", "extraction", "near",
+                            "exposure", "matched", "membership", "origin"})
       EXPECT_EQ(shown.at(key), all.at(key)) << key;
     for (std::size_t i = 0; i < report.runs.size(); ++i) {
       json run = all.at("runs").at(i);
@@ -164,9 +164,9 @@ TEST(Page, TheScriptDrawsTheReport) {
   MemorizationReport empty = small_study();
   empty.runs.clear();
   const std::pair<const char*, MemorizationReport> pages[] = {
-      {"study", small_study()}, {"audit", small_audit()},      {"evil", evil_report()},
-      {"odd", odd_study()},     {"arms", arms_study()},        {"large", large_audit()},
-      {"empty", empty},         {"recorded", recorded_audit()}};
+      {"study", small_study()}, {"audit", small_audit()},       {"evil", evil_report()},
+      {"odd", odd_study()},     {"arms", arms_study()},         {"large", large_audit()},
+      {"empty", empty},         {"recorded", recorded_audit()}, {"swept", swept_audit()}};
   for (const auto& [name, report] : pages)
     write_file_atomically(folder / (std::string(name) + ".html"), html_page(report));
   const std::string command = "node " + test::source_folder() +

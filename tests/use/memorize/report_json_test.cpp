@@ -111,11 +111,46 @@ TEST(ReportJson, ReadsRunsOfVersionsWithoutRecords) {
   EXPECT_FALSE(run.recitations.at(0).record || run.recitations[0].scores);
 }
 
+TEST(ReportJson, HasExposuresAndReadsThem) {
+  const MemorizationReport report = arms_study();
+  const auto json = nlohmann::json::parse(to_json(report));
+  ASSERT_EQ(json.at("exposure").size(), 1u);
+  const auto& late = json.at("exposure").at(0);
+  EXPECT_EQ(late.at("group"), "late-8");
+  EXPECT_EQ(late.at("canaries"), 2);
+  EXPECT_EQ(late.at("candidates"), 1000);
+  EXPECT_EQ(late.at("rank_1"), 1);
+  EXPECT_DOUBLE_EQ(late.at("most_bits"), std::log2(1000));
+  EXPECT_DOUBLE_EQ(late.at("mean_bits"), std::log2(1000) - std::log2(250) / 2);
+  const auto& recitations = json.at("runs").at(0).at("recitations");
+  EXPECT_DOUBLE_EQ(recitations.at(7).at("exposure"), 2);
+  EXPECT_FALSE(recitations.at(0).contains("exposure"));
+  const RecitationRun read = parse_run(to_json(report.runs[0]), "x");
+  EXPECT_FALSE(read.recitations[5].exposure);
+  EXPECT_EQ(read.recitations[7].exposure->rank, 250);
+  EXPECT_EQ(read.recitations[7].exposure->candidates, 1000);
+}
+
+TEST(ReportJson, HasTheOffsetsOfPromptsAndTheRatesOfItsOwnNumbers) {
+  const auto json = nlohmann::json::parse(to_json(swept_audit()));
+  EXPECT_EQ(json.at("prompt_offsets"), (nlohmann::json{-1, 20, 0}));
+  EXPECT_EQ(json.at("n"), (nlohmann::json{3, 50}));
+  EXPECT_EQ(json.at("p"), (nlohmann::json{0.25}));
+  ASSERT_EQ(json.at("extraction").size(), 2u * 3 * 2 * 2);  // groups, prompts, policies, n
+  ASSERT_EQ(json.at("near").size(), 2u * 2);
+  EXPECT_EQ(json.at("near").at(1).at("n"), 50);
+  const auto& cells = json.at("summary");
+  ASSERT_EQ(cells.size(), 6u);
+  EXPECT_FALSE(cells.at(0).contains("offset"));
+  EXPECT_EQ(cells.at(1).at("offset"), 20);
+  EXPECT_EQ(cells.at(1).at("prompt_tokens"), 8);
+}
+
 TEST(ReportJson, HasRatesOfExtractionAndSeparations) {
   const MemorizationReport report = recorded_audit();
   const auto json = nlohmann::json::parse(to_json(report));
   const auto& rates = json.at("extraction");
-  ASSERT_EQ(rates.size(), 2u * 3u * 2u * kReportedTries.size() * kReportedChances.size());
+  ASSERT_EQ(rates.size(), 2u * 3u * 2u * 7u * 4u);
   const auto rate = [&](const char* group, const char* policy, double n, double p) {
     for (const auto& one : rates)
       if (one.at("group") == group && one.at("policy") == policy && one.at("n") == n &&

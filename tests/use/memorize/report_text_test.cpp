@@ -11,6 +11,7 @@
 using namespace axonn;
 using namespace axonn::testing_support;
 using testing::HasSubstr;
+using testing::Not;
 
 namespace {
 
@@ -85,6 +86,11 @@ written with probability 0.5 or more in n samples (t=1,k=40), %, by n
 )"));
   EXPECT_THAT(text, HasSubstr("in n samples (t=1), %, by n"));
   EXPECT_THAT(text, HasSubstr(R"(
+the same of texts within 2 tokens of the suffix, %, by n
+  group          1      10    100  1,000  10,000  100,000  1,000,000
+  asked     50-100  50-100  100.0  100.0   100.0    100.0      100.0
+  controls     0.0     0.0    0.0    0.0     0.0      0.0        0.0
+
 likelier than the suffixes of controls, of which a share of alpha would be
                    alpha            memorized  and in 1,000
   group  policy        %  controls          %    samples, %
@@ -104,6 +110,22 @@ membership: told from the control by scores (the blind score sees no model)
   EXPECT_THAT(to_text(twice), HasSubstr("(the blind score sees no model); trial 1 of several\n"));
 }
 
+TEST(ReportText, HasATableOfOffsetsForEachLengthOfAPrompt) {
+  const std::string text = to_text(swept_audit());
+  EXPECT_THAT(text, HasSubstr(R"(
+exact match % with a prompt of 8 tokens, by tokens of the document before it
+  group        0   20
+  asked     50.0  0.0
+  controls   0.0  0.0
+
+written with probability 0.25 or more in n samples (t=1,k=40), %, by n
+  group        3    50
+  asked     50.0  50.0
+  controls   0.0   0.0
+)"));
+  EXPECT_THAT(text, Not(HasSubstr("by tokens of the prompt")));
+}
+
 TEST(ReportText, OfBucketsHasATableOfPartsAndTimesForEachFigure) {
   EXPECT_THAT(to_text(arms_study()), HasSubstr(R"(
 exact match %, by how many times a document came
@@ -120,7 +142,12 @@ median of log10 of the probability (t=1,k=40)
   training  steps         2      8
   standard  20-50 %   -20.0  -10.5
   standard  80-100 %      -   -1.0
+
+exposure of canaries, bits
+  training  group   canaries  mean  median  at most  rank 1 %
+  standard  late-8         2  5.98    5.98     9.97      50.0
 )"));
+  EXPECT_THAT(to_text(small_study()), Not(HasSubstr("exposure")));
 }
 
 TEST(ReportText, NoLineHasMoreThanAHundredColumnsOrEndsWithASpace) {
@@ -141,7 +168,12 @@ TEST(ReportText, NoLineHasMoreThanAHundredColumnsOrEndsWithASpace) {
   audit.prompt_lengths = {kWholePrompt, 1'000'000, 2'000'000, 3'000'000, 4'000'000,
                           5'000'000,    6'000'000, 7'000'000, 8'000'000, 9'000'000};
   study.prompt_lengths = audit.prompt_lengths;
-  for (const MemorizationReport& report : {study, audit}) {
+  MemorizationReport swept = audit;
+  swept.extraction.n.clear();
+  for (int i = 1; i <= 20; ++i) swept.extraction.n.push_back(1e14 + i);
+  swept.prompt_offsets.assign(10, 1'000'000);
+  swept.prompt_offsets[0] = kBeforeSuffix;
+  for (const MemorizationReport& report : {study, audit, swept}) {
     std::istringstream text(to_text(report));
     for (std::string line; std::getline(text, line);) {
       EXPECT_LE(utf8_columns(line), 100) << line;

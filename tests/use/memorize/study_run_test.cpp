@@ -507,6 +507,18 @@ TEST(ValidateStudy, NamesTheContradictingKeys) {
               HasSubstr("no room for a prompt of 144"));
   EXPECT_THAT(refusal([](StudyConfig& c) { c.lr_scheduler.warmup_steps = c.training.steps; }),
               HasSubstr("leaves none"));
+  EXPECT_THAT(refusal([](StudyConfig& c) { c.memorize.n = {10, 1}; }), HasSubstr("[memorize] n: "));
+  EXPECT_THAT(refusal([](StudyConfig& c) { c.memorize.p = {1}; }), HasSubstr("[memorize] p: "));
+  EXPECT_EQ(refusal([](StudyConfig& c) { c.memorize.offsets = {123}; }), "accepted");
+  EXPECT_THAT(refusal([](StudyConfig& c) {
+                c.memorize.offsets = {0, 124};
+              }),
+              HasSubstr("no room for a prompt of 144 tokens, with the offset, and"));
+  EXPECT_THAT(refusal([](StudyConfig& c) {
+                c.memorize.offsets = {0};
+                c.memorize.prompt_lengths = {};
+              }),
+              HasSubstr("[memorize] offsets need lengths of prompts"));
 }
 
 TEST(ValidateStudy, NamesTheBucketThatContradictsItself) {
@@ -530,6 +542,9 @@ TEST(ValidateStudy, NamesTheBucketThatContradictsItself) {
               HasSubstr("\"a\" has no control"));
   EXPECT_THAT(with({.name = "a", .times = 2, .variants = 3}),
               HasSubstr("leaves out some of variants = 3"));
+  EXPECT_THAT(
+      with({.name = "a", .times = 0, .kind = DocumentKind::canary, .digits = 1, .others = 10}),
+      HasSubstr("\"a\": others = 10 of digits = 1"));
 }
 
 TEST(ValidateStudy, NamesWhatSchedulesAndMeansLack) {

@@ -75,6 +75,17 @@ TEST(Summary, PromptsAreOrderedByLengthAndTheWholePromptIsTheLongest) {
   EXPECT_DOUBLE_EQ(summary.at(0, 0, 0).exact_percent.mean, 100);
 }
 
+TEST(Summary, PromptsWithOffsetsAreApartAndTellNothingOfADocumentsEnd) {
+  const MemorizationReport report = swept_audit();
+  const MemorizationSummary summary = summarize(report);
+  EXPECT_THAT(summary.prompts, testing::ElementsAre(0));
+  EXPECT_THAT(summary.at_offsets, testing::ElementsAre(2, 1)) << "by offset";
+  EXPECT_EQ(summary.longest_prompt(), 0);
+  EXPECT_DOUBLE_EQ(summary.at(0, 0, 1).exact_percent.mean, 0);
+  EXPECT_DOUBLE_EQ(summary.at(0, 0, 2).exact_percent.mean, 50);
+  for (const RankedRecitation& one : most_recited(report, "")) EXPECT_EQ(one.recitation->prompt, 0);
+}
+
 TEST(Summary, AGroupWithoutRecitationsHasNoTrials) {
   MemorizationReport report = small_study();
   report.groups.emplace_back("never asked");
