@@ -59,6 +59,11 @@ times = 40
 [[memorize.bucket]]
 name = "records"
 size = 2
+[[memorize.bucket]]
+name = "uniform"
+kind = "uniform"
+tokens = 60
+size = 2
 """
 
 
@@ -352,7 +357,7 @@ class Memorization(RunTest):
         groups, recitations = report["groups"], report["runs"][0]["recitations"]
         found = {}
         for got in recitations:
-            if groups[got["group"]]["name"] == "records":
+            if groups[got["group"]]["name"] in ("records", "uniform"):
                 self.assertNotIn("canary_rank", got)
                 continue
             text = got["before"] + got["truth"]
@@ -378,14 +383,48 @@ class Memorization(RunTest):
             self.assertEqual(row["rank_1"], sum(one > math.log2(100) - 1e-9 for one in bits))
         self.assertGreater(np.mean(found["learned"]), np.mean(found["none"]))
 
-    def test_exposures_of_studies_on_grids_follow_from_their_definition(self):
+    def check_capacity(self, report, weights):
+        """Of uniform documents all tokens but the first, of records the suffix."""
+        groups, run = report["groups"], report["runs"][0]
+        parameters = sum(value.size for value in weights.values())
+        self.assertEqual(report["parameters"], parameters)
+        found = {}
+        for got in run["recitations"]:
+            name = groups[got["group"]]["name"]
+            size = 59 if name.startswith("uniform") else 50
+            if name.startswith("uniform"):
+                self.assertAlmostEqual(got["random_bits"], size * 8, delta=1e-6)
+                want = -got["score_loss"] * size / math.log(2)
+            else:
+                text = (got["before"] + got["truth"]).encode()
+                tokens = np.frombuffer(text, np.uint8).astype(int)
+                u = logits_of(weights, tokens[:-1])[-size:]
+                top = u.max(1, keepdims=True)
+                log_p = u - top - np.log(np.exp(u - top).sum(1, keepdims=True))
+                want = -log_p[np.arange(size), tokens[-size:]].sum() / math.log(2)
+                self.assertGreaterEqual(got["random_bits"], 60)
+            self.assertAlmostEqual(got["coded_bits"], want, delta=1e-4 * size)
+            found.setdefault(name, []).append((got["random_bits"], got["coded_bits"]))
+        learned = [name for name in found if not groups[
+            [group["name"] for group in groups].index(name)]["control"]]
+        rows = [*([name, found[name]] for name in found),
+                [None, [one for name in learned for one in found[name]]]]
+        self.assertEqual([row["group"] for row in report["capacity"]], [name for name, _ in rows])
+        for row, (_, all) in zip(report["capacity"], rows):
+            memorized = sum(max(bits - coded, 0) for bits, coded in all)
+            self.assertEqual(row["documents"], len(all))
+            self.assertAlmostEqual(row["memorized_bits"], memorized, delta=1e-6)
+            self.assertAlmostEqual(row["bits_per_parameter"], memorized / parameters, delta=1e-6)
+
+    def test_exposures_and_bits_of_studies_on_grids_follow_from_their_definitions(self):
         self.documents("records.jsonl", 1, 30)
         for grid in ("1,1,1,1", "2,1,2,1"):
             with self.subTest(grid=grid):
                 with open(self.path("study.toml"), "w") as file:
                     file.write(CONFIG.replace("records.jsonl", self.path("records.jsonl")) + STUDY)
                 out = self.path("study-" + grid)
-                axonn("memorize", self.path("study.toml"), "--output.dir", out, "--grid", grid)
+                axonn("memorize", self.path("study.toml"), "--output.dir", out,
+                      "--parallelism.grid", grid)
                 with open(os.path.join(out, "report.json")) as file:
                     report = json.load(file)
                 folder = self.path("folder-" + grid)
@@ -394,6 +433,7 @@ class Memorization(RunTest):
                 weights = {name: np.asarray(value, float) for name, value in
                            reader.safetensors(os.path.join(folder, "model.safetensors")).items()}
                 self.check_exposure(report, weights)
+                self.check_capacity(report, weights)
 
     def check_clopper_pearson(self, at, count):
         def tail(k, p):  # at least k of count

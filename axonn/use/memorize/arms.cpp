@@ -33,6 +33,8 @@ std::vector<StudyDocument> uniform_documents(const BucketConfig& arm, const Toke
     all.push_back({fmt::format("uniform tokens {} of {}", d + 1, arm.name), {}});
     for (std::int64_t i = 0; i < arm.tokens; ++i)
       all.back().tokens.push_back(choices[random.below(d * arm.tokens + i, choices.size())]);
+    all.back().bits_of = arm.tokens - 1;  // the first is no target
+    all.back().bits = static_cast<double>(arm.tokens - 1) * std::log2(choices.size());
   }
   return all;
 }

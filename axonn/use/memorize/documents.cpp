@@ -49,15 +49,19 @@ FoundDocuments usable(std::vector<StudyDocument> all, const Tokenizer& tokenizer
   if (limits.stride > 0) all = windows_of(std::move(all), tokenizer.begin_of_text(), limits);
   FoundDocuments found{.documents = {}, .found = std::ssize(all)};
   std::set<std::uint64_t> hashes;
-  for (auto& [name, tokens] : all) {
-    if (std::ssize(tokens) > limits.most) tokens.resize(limits.most);
+  for (StudyDocument& one : all) {
+    std::vector<std::int32_t>& tokens = one.tokens;
+    if (std::ssize(tokens) > limits.most) {
+      tokens.resize(limits.most);
+      one.bits_of = 0;
+    }
     const auto* bytes = reinterpret_cast<const char*>(tokens.data());
     if (std::ssize(tokens) < limits.least)
       ++found.too_short;
     else if (!hashes.insert(hash_text({bytes, tokens.size() * sizeof tokens[0]})).second)
       ++found.repeated;
     else
-      found.documents.push_back({std::move(name), std::move(tokens)});
+      found.documents.push_back(std::move(one));
   }
   return found;
 }
@@ -90,7 +94,10 @@ FoundDocuments generated_documents(std::int64_t count, std::uint64_t seed,
   const SyntheticRecords records(seed);
   std::vector<StudyDocument> all;
   for (std::int64_t i = 0; i < count; ++i)
-    all.push_back({concat("record ", i + 1), tokenizer.encode_prompt(records.text(i))});
+    all.push_back({.name = concat("record ", i + 1),
+                   .tokens = tokenizer.encode_prompt(records.text(i)),
+                   .bits = records.surprise(i, limits.least - 1),
+                   .bits_of = limits.least - 1});
   return usable(std::move(all), tokenizer, limits);
 }
 

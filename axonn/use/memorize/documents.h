@@ -17,6 +17,9 @@ namespace axonn {
 struct StudyDocument {
   std::string name;                  ///< "document 17 of wiki.jsonl"
   std::vector<std::int32_t> tokens;  ///< with begin-of-text, without end-of-text token
+  /// Random bits that so many of its last tokens hold at least; 0 tokens: it is not known.
+  double bits = 0;
+  std::int64_t bits_of = 0;
 };
 
 /// The usable documents, and counts of those left out by reason.
@@ -44,6 +47,7 @@ FoundDocuments read_documents(const std::vector<std::string>& files,
                               const TokenizeReport& report);
 
 /// The documents among the first `count` generated records (SyntheticRecords) that are long enough.
+/// Of those that are not cut, `bits` are known of the last limits.least - 1 tokens.
 FoundDocuments generated_documents(std::int64_t count, std::uint64_t seed,
                                    const Tokenizer& tokenizer, const DocumentLimits& limits);
 

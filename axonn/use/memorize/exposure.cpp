@@ -71,12 +71,11 @@ std::int64_t rank_of_first(std::span<const double> losses) {
   return std::ranges::count_if(losses, [&](double one) { return one <= losses[0]; });
 }
 
-void add_exposure(LoadedModel& model, const Tokenizer& tokenizer,
-                  std::span<const StudyDocument> documents, std::span<const CanarySpace> spaces,
+void add_exposure(LoadedModel& model, const Tokenizer& tokenizer, const SpacedDocuments& of,
                   const ReciteOptions& options, std::span<Recitation> recitations) {
   for (Recitation& one : recitations) {
-    const CanarySpace& space = spaces[one.document];
-    const StudyDocument& document = documents[one.document];
+    const CanarySpace& space = of.spaces[one.document];
+    const StudyDocument& document = of.documents[one.document];
     if (space.digits == 0 || options.prompt_lengths.at(one.prompt) != kWholePrompt) continue;
     std::vector<std::vector<std::int32_t>> candidates{document.tokens};
     const std::string text = tokenizer.decode(document.tokens, {.skip_special = true});

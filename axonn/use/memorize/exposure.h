@@ -29,13 +29,18 @@ std::vector<std::string> other_canaries(const std::string& text, const CanarySpa
 /// The rank of the first of these losses: 1 + how many of the others are not larger.
 std::int64_t rank_of_first(std::span<const double> losses);
 
+/// Documents, and the space of each.
+struct SpacedDocuments {
+  std::span<const StudyDocument> documents;
+  std::span<const CanarySpace> spaces;
+};
+
 /// Sets Recitation::exposure of canaries with the whole prompt, by the losses of all tokens from
-/// the first on that any of its candidates changes. spaces: of each document. Costs a forward pass
+/// the first on that any of its candidates changes. Costs a forward pass
 /// over each candidate. Collective; the same on every rank, and on every grid but for losses that
 /// are equal within rounding. Throws Error if a document is not the whole text of a canary.
 /// Source: Carlini et al., "The Secret Sharer", 2019, arXiv:1802.08232.
-void add_exposure(LoadedModel& model, const Tokenizer& tokenizer,
-                  std::span<const StudyDocument> documents, std::span<const CanarySpace> spaces,
+void add_exposure(LoadedModel& model, const Tokenizer& tokenizer, const SpacedDocuments& of,
                   const ReciteOptions& options, std::span<Recitation> recitations);
 
 }  // namespace axonn

@@ -555,6 +555,8 @@ function show(report) {
   else byId("policies").append(...policyFigures(view));
   if (view.near.length === 0) byId("near").remove();
   else nearTable(view, byId("near-rates"));
+  if (view.capacity.length === 0) byId("capacity").remove();
+  else capacityTable(view, byId("capacities"));
   if (view.exposure.length === 0) byId("exposure").remove();
   else exposureTable(view, byId("exposures"));
   if (view.matched.length === 0) byId("matched").remove();

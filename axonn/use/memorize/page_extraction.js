@@ -88,6 +88,18 @@ function exposureTable(view, table) {
       fixed(100 * one.rank_1 / one.canaries, 1)]))));
 }
 
+// ---- Capacity.
+
+function capacityTable(view, table) {
+  const several = view.variants.some(({name}) => name);
+  table.append(headRow(["Group", ...several ? ["Training", "Trial"] : [], "Documents", "Random",
+    "Coded", "Memorized", "A parameter"]), html("tbody", {}, ...view.capacity.map((one) =>
+    bodyRow(one.group ?? "all learned", [...several ? [one.variant, count(one.trial)] : [],
+      count(one.documents), ...["random_bits", "coded_bits", "memorized_bits"].map((key) =>
+        count(Math.round(one[key]))), one.bits_per_parameter === null ? "-"
+        : fixed(one.bits_per_parameter, 4)]))));
+}
+
 // ---- Membership.
 
 function separationsTable(view, table) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -88,9 +89,14 @@ Recitation record_of(const Question& question, std::span<const TargetRecord> rec
                     .loss = nats / static_cast<double>(suffix.size()),
                     .record = suffix_record(suffix)};
   result.exact = result.record->greedy_exact;  // unless the model writes
-  if (question.whole)
-    result.scores =
-        membership_scores(records, tokenizer.decode(document.tokens, {.skip_special = true}));
+  if (!question.whole) return result;
+  result.scores =
+      membership_scores(records, tokenizer.decode(document.tokens, {.skip_special = true}));
+  if (document.bits_of > 0 && document.bits_of <= std::ssize(records)) {
+    Information& information = result.information.emplace(Information{.bits = document.bits});
+    for (const TargetRecord& one : records.last(document.bits_of))
+      information.coded -= one.log_p / std::numbers::ln2;
+  }
   return result;
 }
 

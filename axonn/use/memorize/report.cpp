@@ -272,6 +272,34 @@ std::vector<ExposureFigures> exposure_figures(const MemorizationReport& report,
   return all;
 }
 
+std::vector<CapacityFigures> capacity_figures(const MemorizationReport& report) {
+  std::vector<CapacityFigures> all;
+  for (const RecitationRun& run : report.runs) {
+    std::map<std::int64_t, CapacityFigures> groups;
+    CapacityFigures learned{.variant = run.variant, .trial = run.trial};
+    const auto add = [&](CapacityFigures& to, const Information& of) {
+      ++to.documents;
+      to.bits += of.bits;
+      to.coded += of.coded;
+      to.memorized += of.memorized();
+      if (report.parameters > 0)
+        to.bits_per_parameter = to.memorized / static_cast<double>(report.parameters);
+    };
+    for (const Recitation& r : run.recitations) {
+      if (!r.information) continue;
+      CapacityFigures& group = groups[r.group];
+      group.variant = run.variant;
+      group.trial = run.trial;
+      group.group = r.group;
+      add(group, *r.information);
+      if (!report.is_control(r.group)) add(learned, *r.information);
+    }
+    for (auto& [number, group] : groups) all.push_back(std::move(group));
+    if (learned.documents > 0) all.push_back(std::move(learned));
+  }
+  return all;
+}
+
 std::vector<MembershipResult> membership_results(const MemorizationReport& report) {
   std::vector<MembershipResult> results;
   for (const RecitationRun& run : report.runs)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -29,6 +30,15 @@ struct Exposure {
   double bits() const;
 };
 
+/// Bits that are known to be random, and those that a model needs for the same tokens: the sum of
+/// - log2 p.
+struct Information {
+  double bits = 0, coded = 0;
+
+  /// Bits that the model holds, at least: none if the text is as hard as unseen text.
+  double memorized() const { return std::max(bits - coded, 0.0); }
+};
+
 /// A model's greedy continuation of a prompt, compared with the document's own suffix.
 struct Recitation {
   std::int64_t document = 0;       ///< index among the documents of the study or the audit
@@ -45,6 +55,7 @@ struct Recitation {
   std::optional<MembershipScores> scores = {};  ///< of the document; only with the whole prompt
   std::vector<NearRecord> near = {};            ///< likewise, for each distance that was asked for
   std::optional<Exposure> exposure = {};        ///< likewise, of canaries
+  std::optional<Information> information = {};  ///< likewise, of documents whose bits are known
 };
 
 /// All documents of a run, tested with the whole prompt during its training.
@@ -106,6 +117,7 @@ struct MemorizationReport {
   /// Of each document the steps in which it came, counted from 1; empty without curves.
   std::vector<std::vector<std::int64_t>> exposures = {};
   std::int64_t suffix_tokens = 50;
+  std::int64_t parameters = 0;  ///< of the model; 0: unknown
   /// Lengths of the prompts in tokens; kWholePrompt: all tokens before the suffix.
   std::vector<std::int64_t> prompt_lengths;
   /// Of each the tokens of the document before it; the suffix is what follows it. kBeforeSuffix, or
@@ -222,6 +234,18 @@ struct ExposureFigures {
 /// Of each variant and group with canaries, in this order.
 std::vector<ExposureFigures> exposure_figures(const MemorizationReport& report,
                                               const MemorizationSummary& summary);
+
+/// What a run holds of the random bits of a group, or of all groups that it has learned.
+struct CapacityFigures {
+  std::string variant = {};
+  std::int64_t trial = 1, documents = 0;
+  std::optional<std::int64_t> group = {};         ///< empty: all that it has learned
+  double bits = 0, coded = 0, memorized = 0;      ///< sums over the documents
+  std::optional<double> bits_per_parameter = {};  ///< memorized; empty if their number is unknown
+};
+/// Of each run, each group whose bits are known, then of all learned ones. Source: Morris et al.,
+/// "How much do language models memorize?", 2025, arXiv:2505.24832.
+std::vector<CapacityFigures> capacity_figures(const MemorizationReport& report);
 
 /// Suffixes that are likelier than those of matched controls: a recitation counts if its
 /// conformal_p_value() among the controls of its run, prompt and policy is at most alpha. If

@@ -61,6 +61,12 @@ void visit_exposure(E& exposure, const F& f) {
   f("canary_candidates", exposure.candidates);
 }
 
+template <typename I, typename F>
+void visit_information(I& information, const F& f) {
+  f("random_bits", information.bits);
+  f("coded_bits", information.coded);
+}
+
 template <typename N, typename F>
 void visit_near(N& near, const F& f) {
   f("epsilon", near.epsilon);
@@ -105,6 +111,7 @@ Json json_of(const Recitation& r) {
     visit_exposure(*r.exposure, set);
     json["exposure"] = r.exposure->bits();
   }
+  if (r.information) visit_information(*r.information, set);
   for (const NearRecord& one : r.near) {
     Json& near = json["near"].emplace_back();
     visit_near(one, [&](const char* key, const auto& value) { near[key] = value; });
@@ -260,6 +267,17 @@ Json json_of(const ExposureFigures& of, const MemorizationReport& report,
           {"rank_1", of.first}};
 }
 
+Json json_of(const CapacityFigures& of, const MemorizationReport& report) {
+  return {{"variant", of.variant},
+          {"trial", of.trial},
+          {"group", of.group ? Json(report.groups[*of.group]) : Json(nullptr)},
+          {"documents", of.documents},
+          {"random_bits", of.bits},
+          {"coded_bits", of.coded},
+          {"memorized_bits", of.memorized},
+          {"bits_per_parameter", known(of.bits_per_parameter)}};
+}
+
 Json json_of(const CurveCell& cell, const MemorizationReport& report) {
   return {{"variant", cell.variant},
           {"trial", cell.trial},
@@ -322,6 +340,9 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
   for (const MembershipResult& result : membership_results(report))
     membership.push_back(json_of(result, report));
   Json curves = Json::array(), near = Json::array(), exposure = Json::array();
+  Json capacity = Json::array();
+  for (const CapacityFigures& figures : capacity_figures(report))
+    capacity.push_back(json_of(figures, report));
   for (const ExposureFigures& figures : exposure_figures(report, summary))
     exposure.push_back(json_of(figures, report, summary));
   for (const NearRate& rate : near_rates(report, summary))
@@ -342,6 +363,8 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
           {"extraction", std::move(rates)},
           {"near", std::move(near)},
           {"exposure", std::move(exposure)},
+          {"parameters", report.parameters},
+          {"capacity", std::move(capacity)},
           {"matched", std::move(matched)},
           {"membership", std::move(membership)},
           {"curves", std::move(curves)},
@@ -454,6 +477,7 @@ class Node {
       }
       if (node.has("score_loss")) visit_scores(one.scores.emplace(), read);
       if (node.has("canary_rank")) visit_exposure(one.exposure.emplace(), read);
+      if (node.has("random_bits")) visit_information(one.information.emplace(), read);
       if (node.has("near")) node["near"].read(one.near);
     }
   }

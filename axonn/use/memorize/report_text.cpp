@@ -1,6 +1,7 @@
 #include "axonn/use/memorize/report_text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -12,17 +13,18 @@
 
 #include "axonn/foundation/base/log.h"
 #include "axonn/foundation/base/utf8.h"
+#include "axonn/use/memorize/text_table.h"
 
 namespace axonn {
 
 namespace {
 
-constexpr int kColumns = 100, kGap = 2;
+constexpr int kColumns = kTableColumns;
 constexpr int kMostVariant = 10, kMostGroup = 18;  // most columns of a name
 constexpr int kMostTraining = 18;                  // likewise, in tables without groups
 constexpr std::size_t kMostListed = 10;
 
-using Row = std::vector<std::string>;
+using Row = TextRow;
 
 /// "47.0", or "-" for a cell without recitations.
 std::string percent_text(const RecitationCell& cell) {
@@ -140,27 +142,6 @@ std::string none_recited(const MemorizationReport& report, const MemorizationSum
                            report.suffix_tokens));
 }
 
-/// Lays out a table with columns as narrow as possible: the first `names` columns are aligned left,
-/// the others right. No line ends with spaces.
-std::string table(const std::vector<Row>& rows, std::size_t names) {
-  std::vector<int> widths(rows.at(0).size());
-  for (const Row& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i)
-      widths[i] = std::max(widths[i], utf8_columns(row[i]));
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line = "  ";
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string blanks(widths[i] - utf8_columns(row[i]), ' ');
-      line += i < names ? row[i] + blanks : blanks + row[i];
-      line += std::string(kGap, ' ');
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + '\n';
-  }
-  return text;
-}
-
 std::string variant_name(const std::string& name, int most = kMostVariant) {
   return shortened(printable(name), most);
 }
@@ -205,32 +186,7 @@ std::string main_table(const MemorizationReport& report, const MemorizationSumma
     row.push_back(format_count(cell.documents));
     rows.push_back(joined(row, figures_of(cell)));
   }
-  return table(rows, names_of(report, "", "").size());
-}
-
-/// A table, or several, each with the first `names` columns, if one would be too wide.
-std::string tables(const std::vector<Row>& rows, std::size_t names) {
-  const auto width = [&](std::size_t column) {
-    int most = 0;
-    for (const Row& row : rows) most = std::max(most, utf8_columns(row[column]));
-    return most + kGap;
-  };
-  int left = kColumns;
-  for (std::size_t i = 0; i < names; ++i) left -= width(i);
-  std::string text;
-  for (std::size_t first = names, end = 0; first < rows[0].size(); first = end) {
-    end = first + 1;
-    for (int used = width(first); end < rows[0].size() && used + width(end) <= left; ++end)
-      used += width(end);
-    std::vector<Row> part;
-    for (const Row& row : rows) {
-      part.emplace_back(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(names));
-      part.back().insert(part.back().end(), row.begin() + static_cast<std::ptrdiff_t>(first),
-                         row.begin() + static_cast<std::ptrdiff_t>(end));
-    }
-    text += table(part, names);
-  }
-  return text;
+  return text_table(rows, names_of(report, "", "").size());
 }
 
 /// Exact matches by prompts, each of which has a title.
@@ -245,7 +201,7 @@ std::string prompt_tables(const MemorizationReport& report, const MemorizationSu
       for (const std::int64_t prompt : prompts)
         row.push_back(percent_text(summary.at(variant, group, prompt)));
     }
-  return tables(rows, names_of(report, "", "").size());
+  return text_tables(rows, names_of(report, "", "").size());
 }
 
 /// Exact matches by prompt length, and for each length with offsets by these.
@@ -293,7 +249,7 @@ std::string runs_table(const MemorizationReport& report, const MemorizationSumma
     for (Row& row : rows)
       if (empty) row.erase(row.begin() + static_cast<std::ptrdiff_t>(i));
   }
-  return "\n" + table(rows, is_audit(report) ? 0 : 1);
+  return "\n" + text_table(rows, is_audit(report) ? 0 : 1);
 }
 
 /// The first columns of a table by the number of samples, and a title for each of these.
@@ -327,9 +283,9 @@ std::string extraction_tables(const MemorizationReport& report,
   }
   std::string text;
   for (const std::string& policy : order)
-    text +=
-        fmt::format("\nwritten with probability {} or more in n samples ({}), %, by n\n{}", chance,
-                    printable(policy), tables(of_policy[policy], names_of(report, "", "").size()));
+    text += fmt::format("\nwritten with probability {} or more in n samples ({}), %, by n\n{}",
+                        chance, printable(policy),
+                        text_tables(of_policy[policy], names_of(report, "", "").size()));
   return text;
 }
 
@@ -354,8 +310,9 @@ std::string near_tables(const MemorizationReport& report, const MemorizationSumm
   }
   std::string text;
   for (const auto& [epsilon, rows] : of_distance)
-    text += fmt::format("\nthe same of texts within {} token{} of the suffix, %, by n\n{}", epsilon,
-                        epsilon == 1 ? "" : "s", tables(rows, names_of(report, "", "").size()));
+    text +=
+        fmt::format("\nthe same of texts within {} token{} of the suffix, %, by n\n{}", epsilon,
+                    epsilon == 1 ? "" : "s", text_tables(rows, names_of(report, "", "").size()));
   return text;
 }
 
@@ -380,7 +337,7 @@ std::string matched_table(const MemorizationReport& report, const MemorizationSu
   }
   if (rows.size() == 2) return "";
   return "\nlikelier than the suffixes of controls, of which a share of alpha would be\n" +
-         table(rows, names_of(report, "", "").size() + 1);
+         text_table(rows, names_of(report, "", "").size() + 1);
 }
 
 /// "0.850 ±0.259", and for each rate "75.0 (43-95)", in percent, or "not measurable".
@@ -410,7 +367,7 @@ std::string membership_table(const MemorizationReport& report) {
   if (rows.size() == 2) return "";
   return fmt::format(
       "\nmembership: told from the control by scores (the blind score sees no model){}\n{}",
-      more ? "; trial 1 of several" : "", table(rows, names_of(report, "", "").size() + 1));
+      more ? "; trial 1 of several" : "", text_table(rows, names_of(report, "", "").size() + 1));
 }
 
 /// How far canaries are from the middle of their candidates. Empty without canaries.
@@ -428,7 +385,26 @@ std::string exposure_table(const MemorizationReport& report, const MemorizationS
         "{:.1f}", 100 * static_cast<double>(of.first) / static_cast<double>(of.canaries)));
   }
   if (rows.size() == 1) return "";
-  return "\nexposure of canaries, bits\n" + table(rows, names_of(report, "", "").size());
+  return "\nexposure of canaries, bits\n" + text_table(rows, names_of(report, "", "").size());
+}
+
+/// Random bits that the runs of the first trial hold. Empty if no bits are known.
+std::string capacity_table(const MemorizationReport& report) {
+  std::vector<Row> rows{names_of(report, "training", "group")};
+  for (const char* title : {"docs", "random", "coded", "memorized", "a parameter"})
+    rows[0].push_back(title);
+  for (const CapacityFigures& of : capacity_figures(report)) {
+    if (of.trial != 1) continue;
+    Row& row = rows.emplace_back(
+        names_of(report, of.variant, of.group ? report.groups[*of.group] : "all learned"));
+    row.push_back(format_count(of.documents));
+    for (const double bits : {of.bits, of.coded, of.memorized})
+      row.push_back(format_count(std::llround(bits)));
+    row.push_back(of.bits_per_parameter ? fmt::format("{:.4f}", *of.bits_per_parameter) : "-");
+  }
+  if (rows.size() == 1) return "";
+  return "\nbits of random choices in documents, and those that the model holds; trial 1\n" +
+         text_table(rows, names_of(report, "", "").size());
 }
 
 /// "80-100 %": the part of the steps in which a group is learned.
@@ -464,7 +440,7 @@ std::string dose_table(const MemorizationReport& report, const MemorizationSumma
         row.push_back(text.empty() ? "-" : text);
       }
     }
-  return table(rows, 2);
+  return text_table(rows, 2);
 }
 
 /// Exact matches, and what samples contain, by part of the steps and number of times.
@@ -567,11 +543,12 @@ std::string to_text(const MemorizationReport& report) {
   text += wrapped(headline(report, summary), 0) + '\n';
   if (!report.group_parts.empty())
     return text + dose_tables(report, summary) + exposure_table(report, summary) +
-           runs_table(report, summary) +
+           capacity_table(report) + runs_table(report, summary) +
            "\nall other figures are in the report's page and in its JSON\n";
   text += main_table(report, summary) + runs_table(report, summary);
   text += sweep_tables(report, summary) + extraction_tables(report, summary) +
-          near_tables(report, summary) + matched_table(report, summary) + membership_table(report);
+          near_tables(report, summary) + matched_table(report, summary) + membership_table(report) +
+          capacity_table(report);
   return is_audit(report) ? text + listed(report) : text;
 }
 

@@ -276,7 +276,7 @@ void Study::ask(Training& training, const TrialDocuments& documents, RecitationR
   const auto tested = std::span(*documents.all).first(documents.tested);
   run.recitations = recite(training.model, *tokenizer_, tested, recite_options());
   add_near(training.model, *tokenizer_, tested, recite_options(), run.recitations);
-  add_exposure(training.model, *tokenizer_, tested, canary_spaces(arms_, documents, run.seed),
+  add_exposure(training.model, *tokenizer_, {tested, canary_spaces(arms_, documents, run.seed)},
                recite_options(), run.recitations);
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = documents.group[one.document];
@@ -435,6 +435,7 @@ MemorizationReport Study::make_report() const {
       .document_names = names_,
       .exposures = exposures_,
       .suffix_tokens = memorize_.suffix_tokens,
+      .parameters = parameter_count(sizes),
       .prompt_lengths = asked.prompt_lengths,
       .prompt_offsets = asked.prompt_offsets,
       .extraction = extraction_grid(memorize_.n, memorize_.p, "n", "p"),

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/data/corpus/synthetic/synthetic.h"
 #include "axonn/foundation/base/check.h"
 
 #include "tests/support/temporary_path.h"
@@ -60,6 +61,23 @@ TEST(StudyDocuments, AreCutIntoWindowsWithAStride) {
   EXPECT_THAT(all.documents[1].name, testing::StartsWith("tokens 4 to 8 of document 1 of "));
   EXPECT_THAT(all.documents[3].name, testing::StartsWith("document 2 of "));
   EXPECT_EQ(all.found, 5);
+}
+
+TEST(GeneratedDocuments, SayHowManyBitsTheirSuffixesHoldUnlessTheyAreCut) {
+  const auto tokenizer = make_tokenizer("bytes");
+  const SyntheticRecords records(5);
+  for (const std::int64_t most : {193, 140}) {
+    const FoundDocuments all = generated_documents(20, 5, *tokenizer, {.least = 51, .most = most});
+    ASSERT_EQ(all.documents.size(), 20u);
+    for (std::int64_t i = 0; i < 20; ++i) {
+      const StudyDocument& one = all.documents[i];
+      const bool cut = std::ssize(records.text(i)) > most;
+      EXPECT_EQ(one.bits_of, cut ? 0 : 50);
+      if (!cut) {
+        EXPECT_EQ(one.bits, records.surprise(i, 50));
+      }
+    }
+  }
 }
 
 TEST(StudyDocuments, OfAnotherKindAreRefused) {

@@ -109,7 +109,8 @@ inline MemorizationReport swept_audit() {
 }
 
 /// A control, and buckets in two parts of the steps, with records and a curve of two points.
-/// The documents of the last bucket are canaries.
+/// The documents of the last bucket are canaries. Those and the controls hold 80 bits, of which a
+/// model of 1,000 parameters holds 0, 0, 80 and 60.
 inline MemorizationReport arms_study() {
   MemorizationReport report = small_study();
   report.groups = {"control", "early-2", "early-8", "late-8"};
@@ -129,6 +130,9 @@ inline MemorizationReport arms_study() {
   }
   run.recitations[6].exposure = {.rank = 1, .candidates = 1000};
   run.recitations[7].exposure = {.rank = 250, .candidates = 1000};
+  report.parameters = 1000;
+  for (std::int64_t d : {0, 1, 6, 7})
+    run.recitations[d].information = {.bits = 80, .coded = d < 2 ? 90.0 : 20.0 * (d - 6)};
   const std::vector<bool> none(8, false);
   std::vector<bool> late = none;
   late[6] = late[7] = true;

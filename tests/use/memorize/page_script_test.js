@@ -237,6 +237,9 @@ test("there is a line for each part of the steps, over the numbers of times", ()
   assert.deepEqual(rows(page.exposures)[1],
     ["late-8", "standard", "2", "1,000", "5.98", "5.98", "9.97", "50.0"]);
   assert(open("study").exposure.removed);
+  assert.deepEqual(rows(page.capacities)[3],
+    ["all learned", "standard", "1", "2", "160", "20", "140", "0.1400"]);
+  assert(open("study").capacity.removed);
   assert.deepEqual(texts(steps.all("figcaption")),
     ["Greedy exact match, %, standard loss", "Loss of the suffix, nats a token, standard loss"]);
   const measured = steps.all("figure").map((one) => one.one("desc").textContent);

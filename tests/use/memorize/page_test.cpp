@@ -91,7 +91,7 @@ TEST(Page, HoldsTheReportAsJson) {
     json shown = report_in(html_page(report)), all = json::parse(to_json(report));
     for (const char* key : {"title", "model", "notes", "headline", "groups", "suffix_tokens",
                             "prompt_lengths", "variants", "summary", "extraction", "near",
-                            "exposure", "matched", "membership", "origin"})
+                            "exposure", "capacity", "matched", "membership", "origin"})
       EXPECT_EQ(shown.at(key), all.at(key)) << key;
     for (std::size_t i = 0; i < report.runs.size(); ++i) {
       json run = all.at("runs").at(i);

@@ -131,6 +131,25 @@ TEST(ReportJson, HasExposuresAndReadsThem) {
   EXPECT_EQ(read.recitations[7].exposure->candidates, 1000);
 }
 
+TEST(ReportJson, HasTheBitsThatAreMemorizedAndReadsThem) {
+  const MemorizationReport report = arms_study();
+  const auto json = nlohmann::json::parse(to_json(report));
+  EXPECT_EQ(json.at("parameters"), 1000);
+  ASSERT_EQ(json.at("capacity").size(), 3u);
+  EXPECT_EQ(json.at("capacity").at(0).at("memorized_bits"), 0) << "more than their bits are coded";
+  const auto& all = json.at("capacity").at(2);
+  EXPECT_TRUE(all.at("group").is_null());
+  EXPECT_EQ(all.at("documents"), 2) << "without the control";
+  EXPECT_EQ(all.at("random_bits"), 160);
+  EXPECT_EQ(all.at("coded_bits"), 20);
+  EXPECT_EQ(all.at("memorized_bits"), 140);
+  EXPECT_DOUBLE_EQ(all.at("bits_per_parameter"), 0.14);
+  const RecitationRun read = parse_run(to_json(report.runs[0]), "x");
+  EXPECT_FALSE(read.recitations[5].information);
+  EXPECT_EQ(read.recitations[7].information->coded, 20);
+  EXPECT_TRUE(nlohmann::json::parse(to_json(small_study())).at("capacity").empty());
+}
+
 TEST(ReportJson, HasTheOffsetsOfPromptsAndTheRatesOfItsOwnNumbers) {
   const auto json = nlohmann::json::parse(to_json(swept_audit()));
   EXPECT_EQ(json.at("prompt_offsets"), (nlohmann::json{-1, 20, 0}));

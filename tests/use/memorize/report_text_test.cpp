@@ -146,6 +146,12 @@ median of log10 of the probability (t=1,k=40)
 exposure of canaries, bits
   training  group   canaries  mean  median  at most  rank 1 %
   standard  late-8         2  5.98    5.98     9.97      50.0
+
+bits of random choices in documents, and those that the model holds; trial 1
+  training  group        docs  random  coded  memorized  a parameter
+  standard  control         2     160    180          0       0.0000
+  standard  late-8          2     160     20        140       0.1400
+  standard  all learned     2     160     20        140       0.1400
 )"));
   EXPECT_THAT(to_text(small_study()), Not(HasSubstr("exposure")));
 }
