@@ -14,6 +14,7 @@
 #include "tests/support/temporary_path.h"
 
 using namespace axonn;
+using axonn::testing_support::read_source;
 using testing::HasSubstr;
 
 namespace {
