@@ -191,7 +191,9 @@ double MachineCosts::lateness_s(double computed_s, double collectives) const {
 
 double MachineCosts::conversion_s(const Recording::Compute& op, BlockProducts type) const {
   if (type == BlockProducts::bf16) return 0;
-  const double written = type == BlockProducts::fp8 ? 0.5 : 0.25;  // of the bytes that are read
+  double written = 0.5;  // of the bytes that are read, with a byte of scale for 32 or 16 elements
+  if (type == BlockProducts::mxfp8) written = (1 + 1.0 / 32) / 2;
+  if (type == BlockProducts::nvfp4) written = (0.5 + 1.0 / 16) / 2;
   const double bytes = real(op.operands.at(1).bytes() + op.operands.at(2).bytes());
   return real(op.count) * (1 + written) * bytes / rowwise_rate(machine_, "copy");
 }
@@ -199,7 +201,8 @@ double MachineCosts::conversion_s(const Recording::Compute& op, BlockProducts ty
 double MachineCosts::mean_s(const Recording::Compute& op) const {
   const double bytes = real(op.bytes());
   if (op.kind == OperationKind::attention)
-    return machine_.launch_s + op.flops / machine_.attention_flops_per_s;
+    return machine_.launch_s +
+           op.flops / (machine_.attention_flops_per_s * machine_.program.attention_speed);
   if (op.kind == OperationKind::product) {
     const Recording::Matrix &out = op.operands.at(0), &a = op.operands.at(1);
     const double count = real(op.count), m = real(out.rows), n = real(out.cols),
@@ -238,6 +241,14 @@ CollectiveCost MachineCosts::collective(const Recording::Start& given) const {
       if (collectives_ == CollectivesKind::two_level || time_of(*two) < time_of(cost)) cost = *two;
   cost.collectives = start.group == name_of(Axis::z) ? machine_.program.weight_collectives : 1;
   cost.latency_s *= cost.collectives;
+  if (start.group == name_of(Axis::z) && start.operation == "reduce_scatter") {
+    cost.latency_s *= machine_.program.sums_over_z;
+    cost.link_s *= machine_.program.sums_over_z;
+  }
+  const bool of_rows = start.group == "experts" && start.operation == "all_to_all";
+  if (of_rows && cost.leaves_node && machine_.program.node_rows < 1)
+    cost.link_s = std::max(machine_.program.node_rows * cost.link_s,
+                           real(start.bytes) / machine_.device_bytes_per_s);
   return cost;
 }
 

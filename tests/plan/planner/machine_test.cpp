@@ -56,9 +56,10 @@ const std::string kDevice =
 
 TEST(ReadMachine, ReadsTheMachinesOfTheProgramByName) {
   EXPECT_THAT(machine_names(),
-              ElementsAre("alps", "alps-paper", "dgx-a100", "dgx-a100-40", "dgx-b200", "dgx-h100",
-                          "dgx-h200", "frontier", "frontier-paper", "gb200-nvl72", "gb300-nvl72",
-                          "grand-teton", "perlmutter", "perlmutter-paper"));
+              ElementsAre("alps", "alps-paper", "dgx-a100", "dgx-a100-40", "dgx-b200", "dgx-b300",
+                          "dgx-h100", "dgx-h200", "frontier", "frontier-paper", "gb200-nvl72",
+                          "gb300-nvl72", "grand-teton", "mi300x", "mi325x", "mi355x", "perlmutter",
+                          "perlmutter-paper"));
   for (const std::string& name : machine_names()) {
     SCOPED_TRACE(name);
     const Machine machine = read_machine(name);
@@ -131,7 +132,7 @@ TEST(ReadMachine, SuggestsASimilarNameOrListsAll) {
               testing::ThrowsMessage<UsageError>(HasSubstr("did you mean 'frontier'?")));
   EXPECT_THAT([] { read_machine("abacus"); },
               testing::ThrowsMessage<UsageError>(
-                  HasSubstr("alps, alps-paper, dgx-a100, dgx-a100-40, dgx-b200, dgx-h100")));
+                  HasSubstr("alps, alps-paper, dgx-a100, dgx-a100-40, dgx-b200, dgx-b300")));
   EXPECT_THAT([] { read_machine("none/abacus.toml"); },
               testing::ThrowsMessage<UsageError>(HasSubstr("cannot read 'none/abacus.toml'")));
 }

@@ -232,6 +232,14 @@ void list_options(OtherProgram& program, OptionList& list) {
       {.help = "bytes that its row-wise operations move for each byte of axonn's", .above = 0});
   list.add("gather_bytes", &program.gather_bytes,
            {.help = "bytes of an element of weights that are gathered over z", .above = 0});
+  list.add("attention_speed", &program.attention_speed,
+           {.help = "rate of its attention, in rates of axonn's", .above = 0});
+  list.add("node_rows", &program.node_rows,
+           {.help = "share of what leaves a node in exchanges of rows with experts that its "
+                    "exchanges send",
+            .above = 0});
+  list.add("sums_over_z", &program.sums_over_z,
+           {.help = "sums of gradients over z for each of axonn's", .above = 0});
   list.add("products", program.products, kBlockProducts,
            {.help = "type in which it multiplies inside blocks"});
   list.add("gradient_bytes", &program.gradient_bytes,

@@ -62,8 +62,9 @@ struct GroupRate {
 };
 
 /// Types in which another program multiplies inside blocks; logits and attention stay in bf16.
-enum class BlockProducts : std::uint8_t { bf16, fp8, fp4 };
-inline constexpr std::array<std::string_view, 3> kBlockProducts = {"bf16", "fp8", "fp4"};
+/// MXFP8 has a scale for each 32 elements, NVFP4 for each 16, FP8 one for a tensor.
+enum class BlockProducts : std::uint8_t { bf16, fp8, mxfp8, nvfp4 };
+inline constexpr std::array<std::string_view, 4> kBlockProducts = {"bf16", "fp8", "mxfp8", "nvfp4"};
 
 /// What another program's step does otherwise than this one's, where a machine file describes its
 /// steps.
@@ -73,8 +74,13 @@ struct OtherProgram {
   double weight_collectives = 1;
   /// Bytes that its row-wise operations move for each byte that those of this program move.
   double rowwise_passes = 1;
-  double gradient_bytes = 4;  ///< of an element, where gradients are summed over ranks
-  double gather_bytes = 2;    ///< of an element of weights that are gathered over z
+  double gradient_bytes = 4;   ///< of an element, where gradients are summed over ranks
+  double gather_bytes = 2;     ///< of an element of weights that are gathered over z
+  double sums_over_z = 1;      ///< of gradients, for each of this program's: fewer if once a step
+  double attention_speed = 1;  ///< rate of its attention, in rates of this program's
+  /// The share of what leaves a node in exchanges with experts: less than 1 if a row that several
+  /// experts of another node want travels there once.
+  double node_rows = 1;
   /// Each operand of such a product is read in bf16 and written in this type before it.
   BlockProducts products = BlockProducts::bf16;
 
@@ -105,7 +111,8 @@ struct Machine {
   const ProductRate& products(DType dtype) const { return is_half(dtype) ? bf16 : f32; }
   /// Of products inside the blocks of a program that computes in `dtype`.
   const ProductRate& products(BlockProducts type, DType dtype) const {
-    return type == BlockProducts::fp8 ? fp8 : type == BlockProducts::fp4 ? fp4 : products(dtype);
+    if (type == BlockProducts::bf16) return products(dtype);
+    return type == BlockProducts::nvfp4 ? fp4 : fp8;
   }
   double attention_flops_per_s = 0;  ///< of the causal half, as Recording counts
   double memory_bytes_per_s = 0;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,6 +12,7 @@
 #include "axonn/foundation/base/log.h"
 #include "axonn/foundation/options/options.h"
 #include "axonn/foundation/options/options_text.h"
+#include "axonn/network/model/known_models.h"
 #include "axonn/plan/planner/costs.h"
 #include "axonn/plan/planner/estimate.h"
 #include "axonn/run/config/resolve.h"
@@ -21,21 +24,27 @@ std::string_view published_steps_file();
 
 namespace {
 
+/// Sizes of a model that has no `known`; the first five are needed.
+constexpr std::pair<std::string_view, std::int64_t ModelConfig::*> kSizes[] = {
+    {"layers", &ModelConfig::layers},
+    {"hidden", &ModelConfig::hidden},
+    {"ffn", &ModelConfig::ffn},
+    {"heads", &ModelConfig::heads},
+    {"vocab", &ModelConfig::vocab},
+    {"kv_heads", &ModelConfig::kv_heads},
+    {"experts", &ModelConfig::experts},
+    {"experts_per_token", &ModelConfig::experts_per_token},
+    {"expert_ffn", &ModelConfig::expert_ffn}};
+constexpr std::size_t kNeededSizes = 5;
+
 void list_model(PublishedModel& model, OptionList& list) {
   list.section("model", "A model of published steps");
   ModelConfig& c = model.config;
   list.add("name", &model.name, {.help = "its name", .required = true});
   list.add("family", c.family, model_families(), {.help = "as in a configuration"});
-  const auto size = [&](std::string_view name, std::int64_t& value, bool required) {
-    list.add(name, &value,
-             {.help = "as in a configuration", .min = required ? 1.0 : 0.0, .required = required});
-  };
-  size("layers", c.layers, true);
-  size("hidden", c.hidden, true);
-  size("ffn", c.ffn, true);
-  size("heads", c.heads, true);
-  size("kv_heads", c.kv_heads, false);
-  size("vocab", c.vocab, true);
+  list.add("known", &model.known, {.help = "a model.name that has the sizes"});
+  for (const auto& [name, size] : kSizes)
+    list.add(name, &(c.*size), {.help = "as in a configuration", .min = 0});
   list.add("activation", c.activation, kMlpKinds, {.help = "as in a configuration"});
   list.add("tied", &c.tied, {.help = "as in a configuration"});
   list.add("qkv_bias", &c.qkv_bias, {.help = "as in a configuration"});
@@ -63,6 +72,12 @@ void list_step(PublishedStep& step, OptionList& list) {
   list.add("values", &step.values, {.help = "as activation_checkpoint.values"});
   list.add("chunks", &step.chunks, {.help = "as parallelism.chunks", .min = 1});
   list.add("context", &step.context, {.help = "as parallelism.context", .min = 1});
+  list.add("experts", &step.experts, {.help = "as parallelism.experts", .min = 1});
+  list.add("whole_weights", &step.whole_weights,
+           {.help = "whether each rank has all weights but those of experts, so that gathers and "
+                    "sums over z are once a step"});
+  list.add("rows_once", &step.rows_once,
+           {.help = "whether a row that several experts of another node want travels there once"});
   list.add("sequence_parallel", &step.sequence_parallel,
            {.help = "as parallelism.sequence_parallel"});
   list.add("devices_per_node", &step.devices_per_node,
@@ -78,6 +93,21 @@ const Entry& named(const std::vector<Entry>& entries, const char* kind, const st
   if (found == entries.end())
     refuse("a [[step]] names the ", kind, " '", name, "', of which there is no [[", kind, "]]");
   return *found;
+}
+
+/// Takes the sizes of the known model, or refuses those that are missing.
+void complete(PublishedModel& model) {
+  const bool any =
+      std::ranges::any_of(kSizes, [&](const auto& size) { return model.config.*size.second > 0; });
+  if (!model.known.empty()) {
+    if (any)
+      refuse("the [[model]] '", model.name, "' has `known` and sizes; leave one of them out");
+    model.config = known_model(model.known);
+    return;
+  }
+  for (const auto& [name, size] : std::span(kSizes).first(kNeededSizes))
+    if (model.config.*size == 0)
+      refuse("the [[model]] '", model.name, "' has no ", name, "; set it, or `known`");
 }
 
 /// Tokens per second of each device.
@@ -106,6 +136,7 @@ PublishedSteps read_published_steps(const std::string& file) {
     read_toml_text(list, published_steps_file(), "machines/published/steps.toml", origins);
   else
     read_toml(list, file, origins);
+  std::ranges::for_each(all.models, complete);
   for (const PublishedStep& step : all.steps) {
     all.model_of(step);
     all.program_of(step);
@@ -118,11 +149,13 @@ Config PublishedSteps::config_of(const PublishedStep& step) const {
   Config config;
   config.model = model_of(step).config;
   config.model.bias = config.model.family != ModelFamily::gpt;
+  config.parallelism.experts = step.experts;
+  if (step.whole_weights) config.parallelism.keep_weights = KeepWeights::step;
   config.training = {.steps = 1, .seq_len = step.seq_len, .global_batch = step.batch};
   config.training.micro_batch = step.micro_batch;
   config.training.dtype = DType::bf16;
   config.parallelism.set_grid(parse_grid(step.grid));
-  config.parallelism.device = machine_of(step).backend;
+  config.parallelism.device = read_machine(step.machine).backend;
   config.parallelism.chunks = step.chunks;
   config.parallelism.context = step.context;
   config.parallelism.sequence_parallel = step.sequence_parallel;
@@ -136,6 +169,14 @@ Machine PublishedSteps::machine_of(const PublishedStep& step) const {
   machine.program = program_of(step);
   if (step.devices_per_node > 0) machine.devices_per_node = step.devices_per_node;
   if (step.node_bytes_per_s > 0) machine.node_bytes_per_s = step.node_bytes_per_s;
+  if (step.whole_weights)
+    machine.program.sums_over_z = 1 / static_cast<double>(micro_batch_count(config_of(step)));
+  const double nodes = step.experts / machine.devices_per_node;
+  if (step.rows_once && nodes > 1) {
+    const double chosen = static_cast<double>(model_of(step).config.experts_per_token),
+                 away = (nodes - 1) / nodes;  // of a token's choices, each on any node
+    machine.program.node_rows = (1 - std::pow(away, chosen)) * nodes * away / (chosen * away);
+  }
   return machine;
 }
 

@@ -14,7 +14,7 @@ namespace axonn {
 
 /// A model of published steps, by the sizes that its figures depend on.
 struct PublishedModel {
-  std::string name;
+  std::string name, known;  ///< known: as model.name, instead of sizes; "": by sizes
   ModelConfig config = {.family = ModelFamily::llama};
 };
 
@@ -28,6 +28,12 @@ struct PublishedStep {
   std::vector<std::string> values = {};  ///< that backward computes again, of mode `values`
   int chunks = 1;                        ///< 2: it overlaps tensor parallelism
   int context = 1;
+  int experts = 1;  ///< as parallelism.experts: ranks of z that share them
+  /// Whether each rank has all weights but those of experts: gathers and sums over z, which stands
+  /// for ranks that share experts or sequences, are once a step.
+  bool whole_weights = false;
+  /// Whether a row that several experts of another node want travels there once.
+  bool rows_once = false;
   bool sequence_parallel = true;
   int devices_per_node = 0;     ///< 0: as in the machine file
   double node_bytes_per_s = 0;  ///< likewise
