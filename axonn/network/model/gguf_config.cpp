@@ -95,9 +95,8 @@ void read_experts(const GgufModelKeys& keys, ModelConfig& model) {
   model.expert_ffn = keys.integer_or("expert_feed_forward_length", model.ffn);
   model.shared_ffn = keys.integer_or("expert_shared_feed_forward_length",
                                      keys.integer_or("expert_shared_count", 0) * model.expert_ffn);
-  constexpr std::int64_t kSigmoid = 2;
   if (const auto kind = keys.integer("expert_gating_func"))
-    model.router = *kind == kSigmoid ? RouterKind::sigmoid : RouterKind::softmax;
+    model.router = *kind == kGgufSigmoid ? RouterKind::sigmoid : RouterKind::softmax;
   model.expert_norm = keys.integer_or("expert_weights_norm", model.expert_norm) != 0;
   model.router_scale = keys.number_or("expert_weights_scale", model.router_scale);
   model.router_bias = keys.has_in_blocks("exp_probs_b.bias");

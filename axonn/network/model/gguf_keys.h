@@ -13,6 +13,9 @@
 
 namespace axonn {
 
+/// llama.cpp's numbers of kinds of routers, expert_gating_func.
+inline constexpr std::uint32_t kGgufSoftmax = 1, kGgufSigmoid = 2;
+
 /// Behind messages on files that are not read.
 inline constexpr const char* kGgufRemedy = "; convert the model's Hugging Face folder in its place";
 

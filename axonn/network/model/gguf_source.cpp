@@ -47,20 +47,6 @@ class TensorValues {
   const GgufBlocks* blocks_ = nullptr;
 };
 
-/// The tensors of these parameters, also of a type that is only read.
-std::vector<GgufTensor> tensors_of(const ModelConfig& model,
-                                   std::span<const ParameterSpec> parameters) {
-  const Family& family = *find_family(model);
-  if (!need_type(family, model).gguf.architecture.empty())
-    return gguf_tensors(model, parameters, GgufType::f32);
-  std::vector<GgufTensor> tensors;
-  for (const ParameterSpec& spec : parameters)
-    tensors.push_back({.name = family.gguf_name(model, spec.name),
-                       .parameter = {spec.name, spec.layout.rows, spec.layout.cols},
-                       .vector = !spec.decays});
-  return tensors;
-}
-
 class GgufSource final : public ParameterSource {
  public:
   GgufSource(std::shared_ptr<const GgufFile> file, const ModelConfig& model,
@@ -73,14 +59,19 @@ class GgufSource final : public ParameterSource {
                        .decays = one.cols > 1});
     Differences differences;
     std::set<std::string, std::less<>> known{kFactors};
-    for (const GgufTensor& tensor : tensors_of(model, specs)) {
+    for (const GgufTensor& tensor : gguf_tensors(model, specs, GgufType::f32)) {
       known.insert(tensor.name);
       if (tensor.values.empty()) place(tensor, differences);
     }
-    const GgufForm& form = need_type(*find_family(model), model).gguf;
+    const GgufForm& form = GgufModel(model).type->gguf;
     for (const ParameterSpec& spec : specs) keep_number(form, spec.name, model.layers, differences);
+    const std::int64_t further = GgufModelKeys(*file_).integer_or("nextn_predict_layers", 0);
+    const auto is_further = [&](const std::string& name) {
+      const std::int64_t block = block_of(name);
+      return block >= model.layers && block < model.layers + further;
+    };
     for (const auto& [name, tensor] : file_->tensors())
-      if (!known.contains(name) && !is_further(name, model.layers) && !is_gate_up(name, known))
+      if (!known.contains(name) && !is_further(name) && !is_gate_up(name, known))
         differences.add(name, " is not known");
     differences.refuse_if_any(concat(path(), " does not hold the tensors that its keys describe"));
   }
@@ -207,16 +198,14 @@ class GgufSource final : public ParameterSource {
     numbers_[parameter] = static_cast<float>((*all)[layer]);
   }
 
-  /// Whether a tensor is of a block that predicts further tokens, behind `layers` ones.
-  bool is_further(std::string_view name, std::int64_t layers) const {
+  /// The number in "blk.N."; -1: the tensor is of no block.
+  static std::int64_t block_of(std::string_view name) {
     constexpr std::string_view kBlock = "blk.";
-    const std::int64_t further = GgufModelKeys(*file_).integer_or("nextn_predict_layers", 0);
     std::int64_t block = -1;
     if (name.starts_with(kBlock))
       std::from_chars(name.data() + kBlock.size(), name.data() + name.size(), block);
-    return block >= layers && block < layers + further;
+    return block;
   }
-
   /// Whether a tensor has the rows of a known ffn_gate_exps, which the file lacks, and ffn_up_exps.
   bool is_gate_up(std::string name, const std::set<std::string, std::less<>>& known) const {
     const std::size_t at = name.find(kGateUp);

@@ -30,6 +30,11 @@ struct Seen {
   AXONN_DEVICE std::int64_t before(std::int64_t row) const {
     return at(row) - (starts ? starts[row] : 0);
   }
+  /// Whether a row sees the one that is so many rows above it. Not of slots.
+  AXONN_DEVICE bool sees(std::int64_t row, int distance) const {
+    return row_quotient(row, positions) == row_quotient(row - distance, positions) &&
+           before(row) >= distance;
+  }
 };
 
 /// The rows that a row of a convolution reads, at distances 0 to `before`.
@@ -45,8 +50,7 @@ struct ConvolutionRows {
   AXONN_DEVICE bool sees(std::int64_t row, int distance) const {
     if (!adjoint) return seen.before(row) >= distance;
     const std::int64_t later = row + distance;
-    return later < R && row_quotient(later, seen.positions) == row_quotient(row, seen.positions) &&
-           seen.before(later) >= distance;
+    return later < R && seen.sees(later, distance);
   }
   /// One that it sees.
   AXONN_DEVICE const T* input(std::int64_t row, int distance) const {
@@ -118,10 +122,9 @@ struct TapTerm {
   int distance;
 
   AXONN_DEVICE auto operator()(std::int64_t row) const {
-    const std::int64_t later = row + distance;
-    const bool sees = row_quotient(later, seen.positions) == row_quotient(row, seen.positions) &&
-                      seen.before(later) >= distance;
-    return [factor = sees ? 1.0f : 0.0f](auto d, auto x) { return factor * (d * x); };
+    return [factor = seen.sees(row + distance, distance) ? 1.0f : 0.0f](auto d, auto x) {
+      return factor * (d * x);
+    };
   }
 };
 

@@ -2,6 +2,7 @@
 // of all heads, and rotary positions on a part of each head. Sizes: the config.json of the model.
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/model/gguf_keys.h"
 
 namespace axonn {
 

@@ -131,8 +131,6 @@ void read_experts(const JsonReader& file, ModelConfig& model, Unsupported& unsup
 void write_experts(const ModelConfig& model, double balance, JsonObject& out);
 /// Adds options of routers that no type has.
 void check_router(const ModelConfig& model, Unsupported& unsupported);
-/// llama.cpp's numbers of kinds of routers.
-inline constexpr std::uint32_t kGgufSoftmax = 1, kGgufSigmoid = 2;
 /// Adds what llama.cpp does not have in most types with experts: scores that are not divided by
 /// their sum, layers without experts, scaled rotary frequencies.
 void check_normalised_experts(const ModelConfig& model, Unsupported& unsupported);
