@@ -56,7 +56,7 @@ double error_of(const PublishedSteps& all, const PublishedStep& step, const Fitt
   double& passes = machine.program.rowwise_passes;
   if (passes == kFiles.library) passes = fitted.library;
   if (passes == kFiles.eager) passes = fitted.eager;
-  return estimate(all.config_of(step), machine).time.step_s / step.seconds() - 1;
+  return estimate(all.run_of(step), machine).time.step_s / step.seconds() - 1;
 }
 
 /// Fits one figure after another to all steps but those of a source, twice.

@@ -88,8 +88,7 @@ std::vector<Grid> read_grids(const std::string& file, const std::string& machine
   const Machine machine = read_machine(machine_file);
   std::vector<Grid> grids;
   for (const auto& [shape, taken] : seconds) {
-    const Config here = on(config, parse_grid(shape)).config();
-    const Prediction predicted = predict(here, machine);
+    const Prediction predicted = predict(on(config, parse_grid(shape)), machine);
     grids.push_back({.shape = shape,
                      .measured_s = spread_of(taken).median,
                      .waited_s = spread_of(waits[shape]).median,

@@ -54,17 +54,19 @@ PublishedRun run_of(const Place& place) {
 PlanReport plans_of(const Place& place, const GridShape& fixed) {
   std::string name = concat("gpt-", place.model);
   std::ranges::transform(name, name.begin(), [](char c) { return std::tolower(c); });
-  PlanReport asked;
-  asked.model = name;
-  Config& config = asked.config;
+  Config config;
   config.model = published_config(run_of(place), {}).model;
   config.training = {.steps = 1, .seq_len = kSeqLen, .global_batch = kSequences};
   config.training.dtype = DType::bf16;
-  config = resolved(config);
-  asked.machine = read_machine(place.machine);
-  config.parallelism.device = asked.machine.backend;
-  asked.options = {.devices = place.devices, .fixed = fixed};
-  return make_plans(std::move(asked));
+  config.data.synthetic = 1;  // without effect on a plan, but a run needs data and a rate
+  config.optimizer.lr = 1;
+  const Machine machine = read_machine(place.machine);
+  return make_plans(
+      {.model = name,
+       .run = prepared(config).with([&](Config& one) { one.parallelism.device = machine.backend; }),
+       .machine = machine,
+       .options = {.devices = place.devices, .fixed = fixed},
+       .result = {}});
 }
 
 std::string range(double seconds, double error) {

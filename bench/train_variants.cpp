@@ -61,7 +61,7 @@ Config base_config(std::int64_t hidden, std::int64_t seq_len) {
 }
 
 std::vector<Variant> recompute_variants(const Config& config) {
-  const auto peak = [](const Config& one) { return dry_step(one, 0).memory.peak_bytes; };
+  const auto peak = [](const Config& one) { return dry_step(prepared(one), 0).memory.peak_bytes; };
   Config full = config;
   full.activation_checkpoint.mode = RecomputeMode::full;
   const std::int64_t most = peak(config), least = peak(full);

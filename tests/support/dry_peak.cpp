@@ -41,7 +41,7 @@ void expect_dry_peak(const PreparedRun& run, const std::function<void(Training&)
   });
   for (int rank = 0; rank < std::ssize(real); ++rank) {
     SCOPED_TRACE(concat(describe(run.config()), ", rank ", rank));
-    const ArenaStats dry = dry_step(run.config(), rank).memory;
+    const ArenaStats dry = dry_step(run, rank).memory;
     EXPECT_EQ(dry.peak_bytes, real[rank].peak_bytes);
     EXPECT_EQ(dry.peak_by, real[rank].peak_by);
     EXPECT_EQ(dry.live_bytes, real[rank].live_bytes);

@@ -137,9 +137,9 @@ void save_checkpoint(const std::string& folder, const ModelConfig& model, const 
   config.parallelism.set_grid(grid);
   config.training = {.steps = 1, .seq_len = 8, .global_batch = 8, .micro_batch = 1, .dtype = dtype};
   config.optimizer.lr = 1;
+  config.data.synthetic = 1;  // not read
   run_ranks(grid.ranks(), [&](Communicator& world) {
-    Training training(still_prepared(resolved(config)), world, make_cpu_backend(1),
-                      {.data = false});
+    Training training(prepared(config), world, make_cpu_backend(1), {.data = false});
     training.model.initialise();
     if (model.lora.rank > 0) set_trained(training);
     CheckpointSaver saver({.folder = folder, .async = false});

@@ -123,7 +123,7 @@ void measure_under_launcher(const std::vector<PreparedRun>& runs,
       const auto group = world.split(works ? 0 : 1, "bench");
       if (works) {
         const BenchReport report =
-            benchmark(agreed(run, *group), *group, progress_of(run.config()));
+            benchmark(agree_on(run, *group), *group, progress_of(run.config()));
         if (world.rank() == 0) each(report);
       }
       world.barrier("bench: the next grid");

@@ -80,7 +80,7 @@ std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>
   };
   const auto trace = [&](const PreparedRun& here, Communicator& world) {
     const bool first = !has_reference;
-    GridTrace mine = trace_run(agreed(here, world), world, nullptr,
+    GridTrace mine = trace_run(agree_on(here, world), world, nullptr,
                                {.steps = steps,
                                 .record = first ? &choices : nullptr,
                                 .replay = first ? nullptr : &choices,

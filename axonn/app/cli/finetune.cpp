@@ -178,7 +178,7 @@ struct LengthPlan {
 /// The plan, or, if it makes fewer than a hundred steps of the config's few examples, which teach a
 /// model nothing, one with sequences no longer than the longest example needs, then a smaller
 /// batch, then more epochs. Reads files of up to 32 MiB; larger ones have enough.
-LengthPlan fitted(const LengthPlan& usual, const Config& config) {
+LengthPlan plan_for(const LengthPlan& usual, const Config& config) {
   constexpr std::int64_t kMostBytes = std::int64_t{32} << 20, kEnoughSteps = 100, kMostEpochs = 10,
                          kRound = 64;
   std::int64_t bytes = 0, longest = 0;
@@ -307,7 +307,7 @@ class Defaults {
       config.data.answers = answer_data(config);
       plan = config.data.answers.kind == AnswerData::Kind::rollouts
                  ? fitted_to_answers(plan, config)
-                 : fitted(plan, config);
+                 : plan_for(plan, config);
     }
     if (!is_set("training.steps")) set("training.epochs", std::to_string(plan.epochs));
     set("training.seq_len", std::to_string(plan.seq_len));

@@ -297,7 +297,7 @@ int run_trainings(const LoadedConfig& loaded, const std::string& command, bool d
                             .config = print_config(config, loaded.origins)};
   bool stopped = false;
   start_run(run, [&](const PreparedRun& agreed, Communicator& world) {
-    if (world.rank() == 0) refuse_too_large(agreed.config(), limits_here(agreed.config()));
+    if (world.rank() == 0) refuse_too_large(agreed, limits_here(agreed.config()));
     const auto report = run_study(agreed, *loaded.memorize, world, options, origin);
     if (world.rank() != 0) return;
     stopped = !report;

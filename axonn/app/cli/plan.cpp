@@ -123,7 +123,7 @@ std::int64_t count_of(const std::string& flag, const std::string& text) {
 }
 
 /// Replaces `--model X` by the flag that it stands for: --config, --model.path or --model.name.
-Arguments spelled_out(Arguments arguments) {
+Arguments with_model_flag(Arguments arguments) {
   constexpr std::string_view kFlag = "--model", kFlagIs = "--model=";
   for (auto at = arguments.begin(); at != arguments.end(); ++at) {
     if (at->starts_with(kFlagIs)) {
@@ -181,8 +181,8 @@ void set_dtype(Config& config, const Origins& origins, std::vector<std::string>&
   assumed.emplace_back("bf16 (--training.dtype)");
 }
 
-/// The config as for a run, with placeholders for keys that do not matter to a plan.
-Config complete(Config config) {
+/// The run that plans are of, with placeholders for keys that do not matter to a plan.
+PreparedRun complete(Config config) {
   const DataConfig& data = config.data;
   config.stage.clear();
   if (data.text.empty() && data.tokens.empty() && data.jsonl.empty() && data.synthetic == 0)
@@ -199,7 +199,7 @@ Config complete(Config config) {
   config.parallelism.named_grid.clear();
   config.parallelism.device = DeviceKind::automatic;
   config.training.micro_batch = 0;
-  return prepared(std::move(config)).config();
+  return prepared(std::move(config));
 }
 
 std::string label_of(const LoadedConfig& loaded) {
@@ -248,13 +248,14 @@ std::vector<PlanReport> plans_for(const PlanReport& asked, const std::vector<int
   for (const int count : devices) {
     PlanReport one = asked;
     one.options.devices = count;
-    std::int64_t& batch = one.config.training.global_batch;
+    const std::int64_t batch = one.run->training.global_batch;
     if (kind == ScalingKind::weak) {
       if (batch * count % devices.front() != 0)
         refuse("weak scaling from ", devices.front(), " to ", count,
                " devices does not scale the batch of ", batch,
                " sequences to a whole number; use a batch that is a multiple of ", devices.front());
-      batch = batch * count / devices.front();
+      one.run = one.run.with(
+          [&](Config& config) { config.training.global_batch = batch * count / devices.front(); });
     }
     reports.push_back(make_plans(std::move(one)));
   }
@@ -287,17 +288,18 @@ void measure_plans(const PlanReport& report, int count) {
   constexpr MeasureOptions kMeasured{.steps = 5, .seconds = 10};
   const auto& plans = report.result.plans;
   if (plans.empty()) return;
-  launch(planned(report.config, plans.front()).parallelism, [&](Communicator& world) {
+  launch(planned(report.run, plans.front())->parallelism, [&](Communicator& world) {
     const bool speaks = world.rank() == 0;
-    use_link_rates(world, report.config.parallelism, report.machine);
+    use_link_rates(world, report.run->parallelism, report.machine);
     if (speaks)
       std::cout << fmt::format("\n{:>2}  {:<16} {:>9} {:>9} {:>6} {:>10} {:>9} {:>11} {:>11}\n", "",
                                "x,y,z,data", "planned s", "measured", "ratio", "waits pl.",
                                "measured", "memory pl.", "measured");
     for (int i = 0; i < std::min(count, static_cast<int>(plans.size())); ++i) {
-      Config config = planned(report.config, plans[i]);
-      config.activation_checkpoint.budget = 0;  // the plan keeps it
-      const auto measured = measure_steps(still_prepared(config), world, kMeasured);
+      const PreparedRun run = planned(report.run, plans[i]).with([](Config& config) {
+        config.activation_checkpoint.budget = 0;  // the plan keeps it
+      });
+      const auto measured = measure_steps(run, world, kMeasured);
       if (speaks) std::cout << row(i + 1, plans[i], measured) << std::flush;
     }
     if (speaks)
@@ -317,7 +319,7 @@ int run_plan(const Arguments& given) {
   app.footer(kPlanExamples);
   PlanFlags flags;
   add_plan_flags(app, flags);
-  const auto loaded = read_config(app, spelled_out(given));
+  const auto loaded = read_config(app, with_model_flag(given));
   if (!loaded) return 0;
   Config config = with_stored_model(loaded->config, loaded->origins);
   std::vector<std::string> assumed;
@@ -325,12 +327,12 @@ int run_plan(const Arguments& given) {
   set_batch(config, flags, assumed);
   const std::vector<int> devices = devices_of(flags, config);
   PlanReport asked{.model = label_of(*loaded),
-                   .config = complete(config),
+                   .run = complete(config),
                    .machine = read_machine(flags.machine),
                    .options = options_of(config, loaded->origins, flags),
                    .result = {},
                    .assumed = assumed};
-  asked.config.parallelism.device = asked.machine.backend;
+  asked.run = asked.run.with([&](Config& run) { run.parallelism.device = asked.machine.backend; });
   keep_freed_memory();  // recordings of dry steps, thousands of times
   if (!flags.tokens.empty()) asked.tokens = count_of("tokens", flags.tokens);
   const auto kind = value_of<ScalingKind>(flags.scaling, kScalingKinds);

@@ -86,7 +86,7 @@ int train_dry(const PreparedRun& run, int rank) {
                                {.make_text_sampler = make_text_sampler,
                                 .limits = limits_of(config),
                                 .progress = speaks ? progress_of(config) : ProgressTarget{}});
-  if (speaks) std::cout << to_text(found, config);
+  if (speaks) std::cout << to_text(found, run);
   if (!found.fault.empty()) fail(Where::here(), found.fault);
   return 0;
 }
@@ -137,14 +137,14 @@ int run_training(const LoadedConfig& loaded, const TrainFlags& flags) {
   start_run_on_any_grid(run, say, options.progress,
                         [&](const PreparedRun& agreed, Communicator& world) {
                           if (world.rank() == 0)
-                            refuse_too_large(agreed.config(), limits_here(agreed.config()));
+                            refuse_too_large(agreed, limits_here(agreed.config()));
                           if (train(agreed, world, options) == TrainEnd::stopped) stopped = true;
                           for (const auto& [folder, resume] : flags.again) {
                             if (stopped) return;
-                            Config config = agreed.config();
-                            config.output.dir = folder;
-                            config.checkpoint.resume = resume;
-                            const PreparedRun same = still_prepared(std::move(config));
+                            const PreparedRun same = agreed.with([&](Config& config) {
+                              config.output.dir = folder;
+                              config.checkpoint.resume = resume;
+                            });
                             if (train(same, world, options) == TrainEnd::stopped) stopped = true;
                           }
                         });

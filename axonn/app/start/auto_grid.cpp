@@ -52,16 +52,17 @@ std::optional<Plan> earlier_choice(const Config& config, int ranks) {
   return plan;
 }
 
-Plan best_choice(const Config& config, const Machine& machine, Communicator& world,
+Plan best_choice(const PreparedRun& run, const Machine& machine, Communicator& world,
                  const Report& report, const ProgressTarget& progress) {
   const int ranks = world.size();
+  const Config& config = run.config();
   SearchOptions options{
       .devices = ranks, .progress = progress, .note_progress = [&] { world.note_progress(); }};
   if (config.parallelism.context > 1) options.fixed.context = config.parallelism.context;
   if (config.parallelism.experts > 1) options.fixed.experts = config.parallelism.experts;
   if (config.activation_checkpoint.mode != RecomputeMode::none)
     options.recompute = config.activation_checkpoint.mode;
-  const SearchResult found = search(config, machine, options);
+  const SearchResult found = search(run, machine, options);
   if (found.plans.empty())
     refuse("[parallelism] grid = \"auto\": no grid of ", ranks, " ranks fits into the ",
            format_bytes(static_cast<std::int64_t>(machine.usable_bytes())), " of a device",
@@ -117,11 +118,12 @@ Plan broadcast(Communicator& world, const Plan& mine) {
 
 }  // namespace
 
-PreparedRun with_chosen_grid(Config config, Communicator& world, const Report& report,
+PreparedRun with_chosen_grid(const PreparedRun& run, Communicator& world, const Report& report,
                              const ProgressTarget& progress) {
-  AXONN_CHECK(config.parallelism.automatic(), "with_chosen_grid: wanted grid = \"auto\", got ",
-              to_string(config.parallelism.grid()));
-  config.parallelism.named_grid.clear();
+  AXONN_CHECK(run->parallelism.automatic(), "with_chosen_grid: wanted grid = \"auto\", got ",
+              to_string(run->parallelism.grid()));
+  const PreparedRun free = run.with([](Config& one) { one.parallelism.named_grid.clear(); });
+  const Config& config = free.config();
   const bool first = world.rank() == 0;
   { const RunFolder refuses_first(config, world); }
   const Machine machine = machine_of(config, world, report, progress);
@@ -136,12 +138,11 @@ PreparedRun with_chosen_grid(Config config, Communicator& world, const Report& r
     choice = plan_of(config);
     choice->grid = {};
   } else if (first) {
-    Config there = config;
-    there.parallelism.device = device;
+    const PreparedRun there = free.with([&](Config& one) { one.parallelism.device = device; });
     choice = best_choice(there, machine, world, report, progress);
   }
-  config = planned(config, broadcast(world, choice.value_or(plan_of(config))));
-  return prepared(with_recomputation_of_rank_0(std::move(config), world).config());
+  const PreparedRun chosen = planned(free, broadcast(world, choice.value_or(plan_of(config))));
+  return prepared(with_recomputation_of_rank_0(chosen, world).config());
 }
 
 }  // namespace axonn

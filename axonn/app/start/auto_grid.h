@@ -9,8 +9,8 @@
 
 namespace axonn {
 
-/// Replaces config's automatic grid by the planner's best grid for world's ranks, with the plan's
-/// micro-batch, and with its recomputation if config sets none. The plan is for
+/// Replaces the run's automatic grid by the planner's best grid for world's ranks, with the plan's
+/// micro-batch, and with its recomputation if the run sets none. The plan is for
 /// parallelism.machine, or for the result of a quick probe() by these ranks.
 ///
 /// A run that resumes keeps the choice of the checkpoint's run if that had as many ranks. In any
@@ -19,7 +19,7 @@ namespace axonn {
 /// Rank 0 chooses for all, and reports the choice and its reason. Collective.
 /// Throws UsageError as RunFolder does, before anything slow, and if no grid of world's ranks cuts
 /// the model or fits into memory. progress: shows on rank 0 how far measuring and the search are.
-PreparedRun with_chosen_grid(Config config, Communicator& world,
+PreparedRun with_chosen_grid(const PreparedRun& run, Communicator& world,
                              const std::function<void(const std::string& line)>& report,
                              const ProgressTarget& progress = {});
 

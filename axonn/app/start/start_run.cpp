@@ -30,16 +30,16 @@ PreparedRun prepare_run(const Config& config, const Origins& origins) {
   return within_budget(prepared(with_stored_model(config, origins)));
 }
 
-PreparedRun agreed(const PreparedRun& run, Communicator& world) {
+PreparedRun agree_on(const PreparedRun& run, Communicator& world) {
   const ParallelismConfig& p = run->parallelism;
   if (!p.machine.empty())
     use_link_rates(world, p, world.rank() == 0 ? read_machine(p.machine) : Machine{});
-  return with_recomputation_of_rank_0(run.config(), world);
+  return with_recomputation_of_rank_0(run, world);
 }
 
 void start_run(const PreparedRun& run,
                const std::function<void(const PreparedRun& agreed, Communicator& world)>& body) {
-  launch(run->parallelism, [&](Communicator& world) { body(agreed(run, world), world); });
+  launch(run->parallelism, [&](Communicator& world) { body(agree_on(run, world), world); });
 }
 
 void start_run_on_any_grid(
@@ -48,9 +48,8 @@ void start_run_on_any_grid(
     const std::function<void(const PreparedRun& agreed, Communicator& world)>& body) {
   if (!run->parallelism.automatic()) return start_run(run, body);
   launch(on_all_devices(run.config()), [&](Communicator& world) {
-    const PreparedRun chosen =
-        within_budget(with_chosen_grid(run.config(), world, report, progress));
-    body(with_recomputation_of_rank_0(chosen.config(), world), world);
+    const PreparedRun chosen = within_budget(with_chosen_grid(run, world, report, progress));
+    body(with_recomputation_of_rank_0(chosen, world), world);
   });
 }
 

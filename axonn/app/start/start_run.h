@@ -18,7 +18,7 @@ PreparedRun prepare_run(const Config& config, const Origins& origins);
 
 /// The run on which all ranks agree: the links of parallelism.machine choose its collectives, if
 /// it is set, and rank 0's recomputation holds for all. Collective.
-PreparedRun agreed(const PreparedRun& run, Communicator& world);
+PreparedRun agree_on(const PreparedRun& run, Communicator& world);
 
 /// Runs body once per rank: threads of this process or, under a launcher (mpirun, srun), its MPI
 /// processes; with the run on which all ranks agreed. Throws as launch() (run/load/launch.h), and

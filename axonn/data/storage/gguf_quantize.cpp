@@ -149,7 +149,7 @@ unsigned nearest_code(float value, float by, float first, float last) {
 
 /// The scale and the least value, at most 0, with the least squared error of the codes from 0 to 15
 /// that are nearest with scale and least value `of`; and that error.
-ScaledPart fitted(SmallBlock x, const ScaledPart& of, double& squares) {
+ScaledPart fit_part(SmallBlock x, const ScaledPart& of, double& squares) {
   double sum_c = 0, sum_cc = 0, sum_x = 0, sum_cx = 0;
   std::array<double, kSmall> codes;
   const float by = inverse(of.scale);
@@ -186,7 +186,7 @@ ScaledPart part_above_least(SmallBlock x) {
     ScaledPart part{(high - least) / (13.5F + 0.1F * static_cast<float>(attempt)), -least};
     for (int repeat = 0; repeat < kRepeats; ++repeat) {
       double squares = 0;
-      part = fitted(x, part, squares);
+      part = fit_part(x, part, squares);
       if (squares >= fewest || part.scale <= 0) break;
       fewest = squares;
       best = part;

@@ -37,11 +37,11 @@ constexpr int kStepsTogether = 5;
 
 /// Compares each rank's measured peak with its prediction. Returns the values of the rank with the
 /// highest peak. Collective.
-BenchMemory compare_memory(LoadedModel& model) {
+BenchMemory compare_memory(const PreparedRun& run, LoadedModel& model) {
   Communicator& world = model.grid().world();
   const ArenaStats& stats = model.arena().stats();
   BenchMemory memory{.measured_bytes = stats.peak_bytes,
-                     .predicted_bytes = dry_step(model.config(), world.rank()).memory.peak_bytes,
+                     .predicted_bytes = dry_step(run, world.rank()).memory.peak_bytes,
                      .parts = stats.peak_by,
                      .even_loads = model.config().model.experts > 0};
   std::vector<std::int64_t> peaks(world.size());
@@ -274,7 +274,7 @@ BenchReport benchmark(const PreparedRun& run, Communicator& world, const Progres
           .flops = step_flops(model.config().model, batch, seq_len, fully_recomputed(config)),
           .product_peak = std::ranges::max(peaks),
           .advertised_peak = config.parallelism.peak_tflops * 1e12 * grid.ranks(),
-          .memory = compare_memory(model),
+          .memory = compare_memory(run, model),
           .loss = loss};
 }
 
@@ -342,11 +342,11 @@ OverlapReport overlap_benchmark(const PreparedRun& run, Communicator& world,
                                 const ProgressTarget& progress) {
   const Config& config = run.config();
   OverlapReport report{.grid = config.parallelism.grid(), .chunks = config.parallelism.chunks};
-  Config without = config;
-  ParallelismConfig& p = without.parallelism;
-  p.chunks = 1;
-  p.overlap = Overlap::none();
-  report.off = measure(still_prepared(without), world, progress);
+  const PreparedRun without = run.with([](Config& some) {
+    some.parallelism.chunks = 1;
+    some.parallelism.overlap = Overlap::none();
+  });
+  report.off = measure(without, world, progress);
   report.on = measure(run, world, progress);
   move_weights_to_forward(report.off);
   return report;

@@ -113,12 +113,12 @@ std::string rows_of_documents(const Sequence& sequence) {
 }
 
 /// The peak of a rank's memory while samples are written between two steps; 0 if there are none.
-std::int64_t sample_memory(Config config, int rank, const Corpus& corpus,
+std::int64_t sample_memory(const PreparedRun& run, int rank, const Corpus& corpus,
                            const TextSamplerMaker& make_text_sampler) {
-  if (config.samples.prompts.empty()) return 0;
-  config.training.cuda_graph = false;
-  const auto world = make_dry_world(config.parallelism.grid(), rank);
-  Training training(still_prepared(config), *world, make_dry_backend(), {.data = false});
+  if (run->samples.prompts.empty()) return 0;
+  const auto world = make_dry_world(run->parallelism.grid(), rank);
+  Training training(run.with([](Config& config) { config.training.cuda_graph = false; }), *world,
+                    make_dry_backend(), {.data = false});
   const TextSampler sampler = text_sampler_of(training.model, corpus.tokenizer, make_text_sampler);
   training.step.run(training.model.context(), made_up_input(training.model));
   training.model.arena().reset_peak();
@@ -144,9 +144,9 @@ std::int64_t bytes_of_data(const Config& config, const Stages& stages) {
 /// The checks of one dry run, in an order in which each has what it needs.
 class DryChecks {
  public:
-  DryChecks(const Config& config, int rank, const DryRunOptions& options)
-      : config_(config), rank_(rank), options_(options) {
-    run_.steps = config.training.steps;
+  DryChecks(const PreparedRun& checked, int rank, const DryRunOptions& options)
+      : checked_(checked), config_(checked.config()), rank_(rank), options_(options) {
+    run_.steps = config_.training.steps;
   }
 
   DryRun run() {
@@ -176,7 +176,7 @@ class DryChecks {
 
   void count_memory() {
     run_.parameters = parameter_count(config_.model);
-    run_.memory = dry_step(config_, rank_).memory;
+    run_.memory = dry_step(checked_, rank_).memory;
     const GridShape shape = config_.parallelism.grid();
     world_ = make_dry_world(shape, rank_);
     grid_ = std::make_unique<Grid>(*world_, shape);
@@ -261,7 +261,7 @@ class DryChecks {
       config_ = with_steps(std::move(config_), steps_of_epochs(config_, batches));
     run_.steps = training.steps;
     describe_epochs(batches);
-    run_.sample_bytes = sample_memory(config_, rank_, *stages.front(), options_.make_text_sampler);
+    run_.sample_bytes = sample_memory(checked_, rank_, *stages.front(), options_.make_text_sampler);
   }
 
   /// Counts the conversations that do not fit a sequence.
@@ -332,7 +332,8 @@ class DryChecks {
     batches.begin_at(state.steps_done, state.data.consumed, std::move(continued.done));
   }
 
-  Config config_;
+  const PreparedRun& checked_;
+  Config config_;  // of checked_, with the steps that its epochs are
   const int rank_;
   const DryRunOptions& options_;
   DryRun run_;
@@ -371,22 +372,22 @@ DryRun dry_run(const PreparedRun& run, int rank, const DryRunOptions& options) {
   if (rank < 0 || rank >= shape.ranks())
     refuse("--rank ", rank, " is not on grid ", to_string(shape), ": ranks are 0 to ",
            shape.ranks() - 1);
-  return DryChecks(run.config(), rank, options).run();
+  return DryChecks(run, rank, options).run();
 }
 
-void refuse_too_large(const Config& config, const MemoryLimits& limits) {
-  if (architecture_of(config.model.family)) return;  // its layers may need values to run
+void refuse_too_large(const PreparedRun& run, const MemoryLimits& limits) {
+  if (architecture_of(run->model.family)) return;  // its layers may need values to run
   std::int64_t peak = 0;
   try {
-    peak = dry_step(config, 0).memory.peak_bytes;
+    peak = dry_step(run, 0).memory.peak_bytes;
   } catch (const std::exception&) {  // what is wrong, the run itself says
     return;
   }
   MemoryLimits arenas = limits;
   arenas.free_bytes = arenas.host_bytes = 0;
-  DryRun run;
-  describe_memory(arenas, peak, 0, run);
-  AXONN_CHECK(run.fault.empty(), run.fault);
+  DryRun result;
+  describe_memory(arenas, peak, 0, result);
+  AXONN_CHECK(result.fault.empty(), result.fault);
 }
 
 namespace {
@@ -402,59 +403,61 @@ std::string length_text(const DryRun& run, const Config& config) {
 
 }  // namespace
 
-std::string to_text(const DryRun& run, const Config& config) {
+std::string to_text(const DryRun& result, const PreparedRun& run) {
+  const Config& config = run.config();
   const ParallelismConfig& p = config.parallelism;
   std::string text = fmt::format(
       "model     {} parameters{}\n"
       "grid      x {}, y {}, z {}{}, data {}: {} ranks; this is {}\n"
       "step      {} sequences of {} tokens{}, {} at a time on each (z, data){}\n",
-      format_count(run.parameters),
+      format_count(result.parameters),
       config.model.lora.rank > 0
-          ? fmt::format(", frozen; {} in adapters{} are trained", format_count(run.trained),
+          ? fmt::format(", frozen; {} in adapters{} are trained", format_count(result.trained),
                         config.model.lora.modules.empty() ? "" : " and whole modules")
           : "",
-      p.x, p.y, p.z, factors_text(p.grid()), p.data, format_count(p.grid().ranks()), run.place,
+      p.x, p.y, p.z, factors_text(p.grid()), p.data, format_count(p.grid().ranks()), result.place,
       config.training.global_batch, config.training.seq_len, padding_text(config),
-      config.training.micro_batch, length_text(run, config));
-  for (const std::string& stage : run.stages) text += "stage     " + stage + '\n';
+      config.training.micro_batch, length_text(result, config));
+  for (const std::string& stage : result.stages) text += "stage     " + stage + '\n';
   text += fmt::format(
       "memory    {} on this rank at the peak of a step: exact{}\n",
-      format_bytes(run.memory.peak_bytes),
+      format_bytes(result.memory.peak_bytes),
       p.experts > 1 ? ", if experts are as busy as training.balance.expected_load says" : "");
   for (int i = 0; i < kMemoryUses; ++i)
-    if (run.memory.peak_by[i] > 0)
-      text += fmt::format("  {:>12}  {}\n", format_bytes(run.memory.peak_by[i]),
+    if (result.memory.peak_by[i] > 0)
+      text += fmt::format("  {:>12}  {}\n", format_bytes(result.memory.peak_by[i]),
                           name_of(static_cast<MemoryUse>(i)));
   text += fmt::format("activations {}\n", describe_recomputation(config));
-  if (run.sample_bytes > 0)
+  if (result.sample_bytes > 0)
     text += fmt::format("  {:>12}  in all while samples are written, between steps: exact\n",
-                        format_bytes(run.sample_bytes));
-  if (run.snapshot_bytes > 0)
+                        format_bytes(result.sample_bytes));
+  if (result.snapshot_bytes > 0)
     text += fmt::format("  {:>12}  more while a checkpoint is written\n",
-                        format_bytes(run.snapshot_bytes));
-  if (!run.needs.empty()) text += fmt::format("needs     {}\n", run.needs);
+                        format_bytes(result.snapshot_bytes));
+  if (!result.needs.empty()) text += fmt::format("needs     {}\n", result.needs);
   constexpr std::int64_t kStored = 2;  // bytes of a parameter in bf16
-  text += fmt::format("weights   this rank reads {} of {}, if a model stores them in bf16\n",
-                      format_bytes(run.share * kStored), format_bytes(run.parameters * kStored));
-  if (!run.weights.empty())
-    text += fmt::format("files     the tensors at {} are those of the model\n", run.weights);
+  text +=
+      fmt::format("weights   this rank reads {} of {}, if a model stores them in bf16\n",
+                  format_bytes(result.share * kStored), format_bytes(result.parameters * kStored));
+  if (!result.weights.empty())
+    text += fmt::format("files     the tensors at {} are those of the model\n", result.weights);
   text += fmt::format("disk      {} per checkpoint, {} for all that are kept; {} free at {}\n",
-                      format_bytes(run.checkpoint_bytes), format_bytes(run.disk_bytes),
-                      format_bytes(run.disk_free), config.output.dir);
-  const bool idle = run.nothing_to_do();
-  if (!run.resumes_from.empty())
-    text += fmt::format("resume    from {}, at step {} of {}{}\n", run.resumes_from, run.steps_done,
-                        run.steps, idle ? ": nothing to do" : "");
+                      format_bytes(result.checkpoint_bytes), format_bytes(result.disk_bytes),
+                      format_bytes(result.disk_free), config.output.dir);
+  const bool idle = result.nothing_to_do();
+  if (!result.resumes_from.empty())
+    text += fmt::format("resume    from {}, at step {} of {}{}\n", result.resumes_from,
+                        result.steps_done, result.steps, idle ? ": nothing to do" : "");
   else if (config.checkpoint.resume == "auto")
     text += fmt::format("resume    no checkpoint in {}/checkpoints: the run starts at step 1\n",
                         config.output.dir);
-  if (!run.sample.empty())
-    text += fmt::format("sample    {}\n  input   {}\n  target  {}\n", run.sample, run.input,
-                        run.target);
-  for (const std::string& warning : run.warnings) text += "warning: " + warning + '\n';
-  if (!run.fault.empty()) return text;
+  if (!result.sample.empty())
+    text += fmt::format("sample    {}\n  input   {}\n  target  {}\n", result.sample, result.input,
+                        result.target);
+  for (const std::string& warning : result.warnings) text += "warning: " + warning + '\n';
+  if (!result.fault.empty()) return text;
   const std::string found =
-      run.warnings.empty() ? "No problem found" : "No fault found, but see the warnings";
+      result.warnings.empty() ? "No problem found" : "No fault found, but see the warnings";
   const std::string does = idle                ? "has nothing to do"
                            : p.machine.empty() ? "trains"
                                                : "trains on devices of " + p.machine;

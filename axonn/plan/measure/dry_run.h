@@ -69,11 +69,11 @@ struct DryRun {
 DryRun dry_run(const PreparedRun& run, int rank, const DryRunOptions& options = {});
 
 /// Returns the result as lines of text.
-std::string to_text(const DryRun& run, const Config& config);
+std::string to_text(const DryRun& result, const PreparedRun& run);
 
 /// Throws Error if the memory of the ranks that share this machine or a GPU of it cannot hold their
 /// arenas in a step: what dry_step() counts of rank 0, for each. Does nothing if no dry step of the
 /// model can be done, or if another program registered it.
-void refuse_too_large(const Config& config, const MemoryLimits& limits);
+void refuse_too_large(const PreparedRun& run, const MemoryLimits& limits);
 
 }  // namespace axonn

@@ -6,7 +6,6 @@
 #include "axonn/compute/ops/dry_backend.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/ranks/comm/dry_world.h"
-#include "axonn/run/config/prepared_run.h"
 #include "axonn/run/config/recompute.h"
 #include "axonn/run/load/devices.h"
 #include "axonn/run/train/training.h"
@@ -35,19 +34,22 @@ Recording taken_step(Recording& recording, std::size_t before) {
   return step;
 }
 
-Config for_dry_steps(Config config) {
-  config.training.cuda_graph = false;       // graphs launch the same work, and there is no GPU here
-  config.activation_checkpoint.budget = 0;  // within_budget() itself counts with dry steps
-  return config;
+PreparedRun for_dry_steps(const PreparedRun& run) {
+  AXONN_CHECK(!run->parallelism.automatic(), "a dry step needs a grid, not \"auto\"");
+  return run.with([](Config& config) {
+    config.training.cuda_graph = false;  // graphs launch the same work, and there is no GPU here
+    config.activation_checkpoint.budget = 0;  // within_budget() itself counts with dry steps
+  });
 }
 
 }  // namespace
 
 struct DrySteps::Model {
-  Model(const Config& config, int rank)
-      : world(make_dry_world(config.parallelism.grid(), rank, &recording)),
-        training(still_prepared(config), *world,
-                 make_dry_backend(&recording, planned_attention(config)), {.data = false}) {
+  Model(const PreparedRun& prepared, int rank)
+      : world(make_dry_world(prepared->parallelism.grid(), rank, &recording)),
+        training(prepared, *world,
+                 make_dry_backend(&recording, planned_attention(prepared.config())),
+                 {.data = false}) {
     run(1);
   }
 
@@ -78,18 +80,18 @@ DrySteps::DrySteps(int rank) : rank_(rank) {}
 
 DrySteps::~DrySteps() = default;
 
-DryStep DrySteps::step(const Config& given, const DryStepOptions& options) {
-  const RecomputedBlocks recomputed = recomputed_blocks(given.activation_checkpoint);
-  const Key key{given.model.layers, given.training.micro_batch, options.most_micro_batches,
-                recomputed.first,   recomputed.of_first.bits(), recomputed.of_others.bits()};
+DryStep DrySteps::step(const PreparedRun& given, const DryStepOptions& options) {
+  const RecomputedBlocks recomputed = recomputed_blocks(given->activation_checkpoint);
+  const Key key{given->model.layers, given->training.micro_batch, options.most_micro_batches,
+                recomputed.first,    recomputed.of_first.bits(),  recomputed.of_others.bits()};
   const auto known = known_.find(key);
   if (known != known_.end() && !options.recording) return known->second;
-  std::unique_ptr<Model>& model = models_[given.model.layers];
+  std::unique_ptr<Model>& model = models_[given->model.layers];
   if (!model) model = std::make_unique<Model>(for_dry_steps(given), rank_);
   LoadedModel& loaded = model->training.model;
-  RecomputeConfig recompute = given.activation_checkpoint;
+  RecomputeConfig recompute = given->activation_checkpoint;
   recompute.budget = 0;
-  loaded.set_step(given.training.micro_batch, recompute);
+  loaded.set_step(given->training.micro_batch, recompute);
   loaded.arena().reset_peak();
   const std::size_t before = model->recording.collectives;
   model->recording.paused = !options.recording;
@@ -101,8 +103,8 @@ DryStep DrySteps::step(const Config& given, const DryStepOptions& options) {
   return result;
 }
 
-DryStep dry_step(const Config& config, int rank, const DryStepOptions& options) {
-  return DrySteps(rank).step(config, options);
+DryStep dry_step(const PreparedRun& run, int rank, const DryStepOptions& options) {
+  return DrySteps(rank).step(run, options);
 }
 
 }  // namespace axonn

@@ -7,7 +7,7 @@
 
 #include "axonn/compute/tensor/arena.h"
 #include "axonn/compute/tensor/recording.h"
-#include "axonn/run/config/config.h"
+#include "axonn/run/config/prepared_run.h"
 
 namespace axonn {
 
@@ -30,16 +30,16 @@ struct DryStep {
   Recording recording;
 };
 
-/// Runs the trainer's own step of one rank of config's grid with the run's model, layers and
+/// Runs the trainer's own step of one rank of the run's grid with its model, layers and
 /// optimizer, but on a device without memory, with operations without arithmetic, and without the
 /// other ranks. So memory and recording are counted, not modelled a second time. Takes
 /// milliseconds, whatever the sizes.
 ///
-/// config must be complete: see still_prepared(). Throws Error as that does, and UsageError if the
-/// grid cannot cut the model, with the sizes that it can.
-DryStep dry_step(const Config& config, int rank, const DryStepOptions& options = {});
+/// Throws UsageError if the grid cannot cut the model, with the sizes that it can, and Error if the
+/// grid is automatic.
+DryStep dry_step(const PreparedRun& run, int rank, const DryStepOptions& options = {});
 
-/// Dry steps of one rank with configs that differ only in model.layers, training.micro_batch and
+/// Dry steps of one rank of runs that differ only in model.layers, training.micro_batch and
 /// [activation_checkpoint]. Keeps a model for each number of layers, which does each step after
 /// those before, and the memory of each step: takes half the time of dry_step() or less, with the
 /// same results.
@@ -50,8 +50,8 @@ class DrySteps {
   DrySteps& operator=(const DrySteps&) = delete;
   ~DrySteps();
 
-  /// As dry_step(config, rank, options).
-  DryStep step(const Config& config, const DryStepOptions& options = {});
+  /// As dry_step(run, rank, options).
+  DryStep step(const PreparedRun& run, const DryStepOptions& options = {});
 
  private:
   struct Model;

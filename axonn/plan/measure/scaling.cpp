@@ -49,7 +49,7 @@ std::vector<PreparedRun> scaling_runs(const Config& base, const std::vector<Grid
     config.parallelism.set_grid(grid);
     try {
       configs.push_back(prepared(std::move(config)));
-      dry_step(configs.back().config(), 0);  // throws if the grid cannot cut the model
+      dry_step(configs.back(), 0);  // throws if the grid cannot cut the model
     } catch (const UsageError& error) {
       refuse("grid ", to_string(grid), ": ", error.what());
     }

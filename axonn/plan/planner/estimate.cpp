@@ -64,9 +64,8 @@ Prediction extend(const Prediction& a, const Prediction& b, std::int64_t weight)
   return {time, a.memory_bytes + weight * (b.memory_bytes - a.memory_bytes)};
 }
 
-Config with_blocks(Config config, std::int64_t blocks) {
-  config.model.layers = blocks;
-  return config;
+PreparedRun with_blocks(const PreparedRun& run, std::int64_t blocks) {
+  return run.with([&](Config& config) { config.model.layers = blocks; });
 }
 
 /// Numbers of blocks from which a figure of all of them is extrapolated: it is
@@ -98,26 +97,27 @@ Depths depths_of(const ModelConfig& model, std::int64_t least) {
   return {first, first + period, (model.layers - first) / period};
 }
 
-/// f(config), extrapolated from three and four blocks if there are more. The first and the last
+/// f(run), extrapolated from three and four blocks if there are more. The first and the last
 /// block have other neighbours; of three, one has blocks on both sides.
 template <typename F>
-Prediction over_depth(const Config& config, const F& f) {
-  const auto [first, second, times] = depths_of(config.model, 3);
-  const Prediction few = f(with_blocks(config, first));
-  return times == 0 ? few : extend(few, f(with_blocks(config, second)), times);
+Prediction over_depth(const PreparedRun& run, const F& f) {
+  const auto [first, second, times] = depths_of(run->model, 3);
+  const Prediction few = f(with_blocks(run, first));
+  return times == 0 ? few : extend(few, f(with_blocks(run, second)), times);
 }
 
-Prediction simulated(const Config& config, int micro_batches, const Costs& costs, DrySteps& steps) {
-  const DryStep dry = steps.step(config, {.recording = true, .most_micro_batches = micro_batches});
+Prediction simulated(const PreparedRun& run, int micro_batches, const Costs& costs,
+                     DrySteps& steps) {
+  const DryStep dry = steps.step(run, {.recording = true, .most_micro_batches = micro_batches});
   return {simulate(dry.recording, costs), dry.memory.peak_bytes};
 }
 
 /// The state of a model of so many blocks, as ParameterGroup and OptimizerState hold it.
-std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t blocks) {
-  const auto model = make_model(with_blocks(config, blocks).model, grid);
-  const DType type = config.training.dtype;
+std::int64_t state_of(const PreparedRun& run, const Grid& grid, std::int64_t blocks) {
+  const auto model = make_model(with_blocks(run, blocks)->model, grid);
+  const DType type = run->training.dtype;
   const std::int64_t f32 = bytes_of(DType::f32), shard = bytes_of(type) + f32;
-  StateForm form = state_form(config.optimizer);
+  StateForm form = state_form(run->optimizer);
   if (type == DType::f32) --form.f32;  // the master copy is part of the compute copy
   std::int64_t bytes = 0;
   for (const ParameterGroup* group : model->groups())
@@ -128,46 +128,45 @@ std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t block
 
 }  // namespace
 
-Prediction predict(const Config& config, const Machine& machine, DrySteps& steps) {
-  const MachineCosts costs(machine, config.parallelism.grid(), config.parallelism.collectives);
-  const std::int64_t count = micro_batch_count(config);
-  const Prediction three = simulated(config, 3, costs, steps);
+Prediction predict(const PreparedRun& run, const Machine& machine, DrySteps& steps) {
+  const MachineCosts costs(machine, run->parallelism.grid(), run->parallelism.collectives);
+  const std::int64_t count = micro_batch_count(run.config());
+  const Prediction three = simulated(run, 3, costs, steps);
   if (count <= 3) return three;
-  return {extend(simulated(config, 2, costs, steps), three, count - 2).time, three.memory_bytes};
+  return {extend(simulated(run, 2, costs, steps), three, count - 2).time, three.memory_bytes};
 }
 
-Prediction estimate(const Config& config, const Machine& machine, DrySteps& steps) {
+Prediction estimate(const PreparedRun& run, const Machine& machine, DrySteps& steps) {
   // Muon's rounds are not linear in the blocks: there may be one for the matrices of all of them.
   // A registered rule may have such rounds, too.
-  const OptimizerKind kind = config.optimizer.kind;
-  if (kind == OptimizerKind::muon || optimizer_rule_of(kind))
-    return predict(config, machine, steps);
-  return over_depth(config, [&](const Config& some) { return predict(some, machine, steps); });
+  const OptimizerKind kind = run->optimizer.kind;
+  if (kind == OptimizerKind::muon || optimizer_rule_of(kind)) return predict(run, machine, steps);
+  return over_depth(run, [&](const PreparedRun& some) { return predict(some, machine, steps); });
 }
 
-std::int64_t estimate_memory(const Config& config, DrySteps& steps) {
-  const auto peak = [&](const Config& some) {
+std::int64_t estimate_memory(const PreparedRun& run, DrySteps& steps) {
+  const auto peak = [&](const PreparedRun& some) {
     return Prediction{.memory_bytes = steps.step(some).memory.peak_bytes};
   };
-  return over_depth(config, peak).memory_bytes;
+  return over_depth(run, peak).memory_bytes;
 }
 
-Prediction optimistic(const Config& config, const Machine& machine, DrySteps& steps) {
-  const MachineCosts costs(machine, config.parallelism.grid(), config.parallelism.collectives);
-  const auto times = static_cast<double>(micro_batch_count(config));
-  return over_depth(config, [&](const Config& some) {
+Prediction optimistic(const PreparedRun& run, const Machine& machine, DrySteps& steps) {
+  const MachineCosts costs(machine, run->parallelism.grid(), run->parallelism.collectives);
+  const auto times = static_cast<double>(micro_batch_count(run.config()));
+  return over_depth(run, [&](const PreparedRun& some) {
     DryStep dry = steps.step(some, {.recording = true, .most_micro_batches = 1});
     return Prediction{simulate(scaled(std::move(dry.recording), times), costs),
                       dry.memory.peak_bytes};
   });
 }
 
-std::int64_t state_bytes(const Config& config) {
-  const auto world = make_dry_world(config.parallelism.grid(), 0);
-  const Grid grid(*world, config.parallelism.grid());
-  const auto [first, second, times] = depths_of(config.model, 1);
-  const std::int64_t few = state_of(config, grid, first);
-  return times == 0 ? few : few + times * (state_of(config, grid, second) - few);
+std::int64_t state_bytes(const PreparedRun& run) {
+  const auto world = make_dry_world(run->parallelism.grid(), 0);
+  const Grid grid(*world, run->parallelism.grid());
+  const auto [first, second, times] = depths_of(run->model, 1);
+  const std::int64_t few = state_of(run, grid, first);
+  return times == 0 ? few : few + times * (state_of(run, grid, second) - few);
 }
 
 }  // namespace axonn

@@ -5,7 +5,7 @@
 #include "axonn/plan/measure/dry_step.h"
 #include "axonn/plan/planner/machine/machine.h"
 #include "axonn/plan/planner/simulate.h"
-#include "axonn/run/config/config.h"
+#include "axonn/run/config/prepared_run.h"
 
 namespace axonn {
 
@@ -15,14 +15,14 @@ struct Prediction {
   std::int64_t memory_bytes = 0;
 };
 
-/// Predicts a step of config's rank 0 on the machine: the memory to the byte, the time from a
+/// Predicts a step of the run's rank 0 on the machine: the memory to the byte, the time from a
 /// simulation of all blocks. Micro-batches between the first and the last are alike, so the time of
 /// more than three is extrapolated from two and three. Takes tens of milliseconds.
 ///
-/// For all functions here, config must be validated and resolved and have a vocab, and the machine
-/// must have the rates (check_rates()). Each throws UsageError if the grid cannot cut the model.
+/// For all functions here, the machine must have the rates (check_rates()). Each throws UsageError
+/// if the grid cannot cut the model.
 /// `steps`, of rank 0, does the dry steps; without it, each function has its own.
-Prediction predict(const Config& config, const Machine& machine, DrySteps& steps);
+Prediction predict(const PreparedRun& run, const Machine& machine, DrySteps& steps);
 
 /// predict() from dry steps of three and four blocks: takes milliseconds at any depth. Blocks
 /// are alike, so every figure is assumed to grow linearly from the third block on.
@@ -30,36 +30,36 @@ Prediction predict(const Config& config, const Machine& machine, DrySteps& steps
 /// The time differs from predict()'s if each block hides more of a collective, until all is hidden.
 /// The peak is the largest of several sums, and which one is the largest may change with the depth:
 /// then memory_bytes is too low, by at most the memory of one block.
-Prediction estimate(const Config& config, const Machine& machine, DrySteps& steps);
+Prediction estimate(const PreparedRun& run, const Machine& machine, DrySteps& steps);
 
 /// memory_bytes of estimate().
-std::int64_t estimate_memory(const Config& config, DrySteps& steps);
+std::int64_t estimate_memory(const PreparedRun& run, DrySteps& steps);
 
-/// An estimate of about the least that a step can take: a single micro-batch of config's size is
+/// An estimate of about the least that a step can take: a single micro-batch of the run's size is
 /// simulated as if it held the whole batch, in the same number of operations. Work on rows takes as
 /// many times as long, while latencies and work on parameters count once. memory_bytes is that of
 /// one micro-batch.
-Prediction optimistic(const Config& config, const Machine& machine, DrySteps& steps);
+Prediction optimistic(const PreparedRun& run, const Machine& machine, DrySteps& steps);
 
-/// Bytes of parameters, gradients and optimizer state of a rank of config's grid: a lower bound of
+/// Bytes of parameters, gradients and optimizer state of a rank of the run's grid: a lower bound of
 /// its memory. Computed from the sizes of flat buffers, without a dry step.
-std::int64_t state_bytes(const Config& config);
+std::int64_t state_bytes(const PreparedRun& run);
 
-inline Prediction predict(const Config& config, const Machine& machine) {
+inline Prediction predict(const PreparedRun& run, const Machine& machine) {
   DrySteps steps;
-  return predict(config, machine, steps);
+  return predict(run, machine, steps);
 }
-inline Prediction estimate(const Config& config, const Machine& machine) {
+inline Prediction estimate(const PreparedRun& run, const Machine& machine) {
   DrySteps steps;
-  return estimate(config, machine, steps);
+  return estimate(run, machine, steps);
 }
-inline std::int64_t estimate_memory(const Config& config) {
+inline std::int64_t estimate_memory(const PreparedRun& run) {
   DrySteps steps;
-  return estimate_memory(config, steps);
+  return estimate_memory(run, steps);
 }
-inline Prediction optimistic(const Config& config, const Machine& machine) {
+inline Prediction optimistic(const PreparedRun& run, const Machine& machine) {
   DrySteps steps;
-  return optimistic(config, machine, steps);
+  return optimistic(run, machine, steps);
 }
 
 }  // namespace axonn

@@ -23,23 +23,23 @@ namespace axonn {
 namespace {
 
 /// Blocks of a model; 1 if a model of another program does not say.
-std::int64_t blocks_of(const Config& config) {
-  return std::max<std::int64_t>(config.model.layers, 1);
+std::int64_t blocks_of(const PreparedRun& run) {
+  return std::max<std::int64_t>(run->model.layers, 1);
 }
 
 /// The largest peak of the ranks that may differ from each other. Ranks along z and data hold
 /// pieces of equal size.
-std::int64_t largest_peak(const Config& config) {
-  const GridShape grid = config.parallelism.grid();
+std::int64_t largest_peak(const PreparedRun& run) {
+  const GridShape grid = run->parallelism.grid();
   std::int64_t peak = 0;
   for (int rank = 0; rank < grid.x * grid.y; ++rank)
-    peak = std::max(peak, dry_step(config, rank).memory.peak_bytes);
+    peak = std::max(peak, dry_step(run, rank).memory.peak_bytes);
   return peak;
 }
 
-/// config with few blocks, among which is one of each kind, unless adapters differ by block.
-Config with_few_blocks(Config config) {
-  const ModelConfig& model = config.model;
+/// The run with few blocks, among which is one of each kind, unless adapters differ by block.
+PreparedRun with_few_blocks(const PreparedRun& run) {
+  const ModelConfig& model = run->model;
   std::int64_t blocks = 2;
   if (model.experts > 0) {
     blocks = std::max(blocks, model.expert_step);
@@ -51,8 +51,8 @@ Config with_few_blocks(Config config) {
     if (same == layer) blocks = std::max(blocks, layer + 1);
   }
   const bool whole = model.layer_input + model.shared_kv_layers > 0;
-  if (!whole && !differs_by_block(model.lora)) config.model.layers = std::min(blocks, model.layers);
-  return config;
+  if (whole || differs_by_block(model.lora)) return run;
+  return run.with([&](Config& config) { config.model.layers = std::min(blocks, model.layers); });
 }
 
 /// Bytes that a step of one micro-batch keeps between forward and backward, and its time.
@@ -64,10 +64,10 @@ struct MicroBatchCost {
 /// Compares sets of values that a step of one micro-batch computes again with none.
 class SetCosts {
  public:
-  SetCosts(const Config& config, const Machine& machine, DrySteps& steps)
-      : config_(config),
+  SetCosts(const PreparedRun& run, const Machine& machine, DrySteps& steps)
+      : run_(run),
         steps_(steps),
-        costs_(machine, config.parallelism.grid(), config.parallelism.collectives),
+        costs_(machine, run->parallelism.grid(), run->parallelism.collectives),
         none_(step({})) {}
 
   RecomputePlan of(Recompute values) const {
@@ -78,13 +78,14 @@ class SetCosts {
 
  private:
   MicroBatchCost step(Recompute values) const {
-    Config config = config_;
-    set_recomputed(config.activation_checkpoint, {.of_others = values});
-    const DryStep dry = steps_.step(config, {.recording = true, .most_micro_batches = 1});
+    const PreparedRun run = run_.with([&](Config& config) {
+      set_recomputed(config.activation_checkpoint, {.of_others = values});
+    });
+    const DryStep dry = steps_.step(run, {.recording = true, .most_micro_batches = 1});
     return {dry.kept_bytes, simulate(dry.recording, costs_).step_s};
   }
 
-  const Config config_;
+  const PreparedRun run_;
   DrySteps& steps_;
   const MachineCosts costs_;
   const MicroBatchCost none_;
@@ -109,14 +110,14 @@ std::vector<RecomputePlan> all_sets(const SetCosts& costs) {
 }
 
 /// The values that blocks of the model may have; those of a program's own model may have all.
-std::vector<std::size_t> values_of(const Config& config) {
-  const ModelConfig& model = config.model;
+std::vector<std::size_t> values_of(const PreparedRun& run) {
+  const ModelConfig& model = run->model;
   const bool known = !architecture_of(model.family);
   std::vector<std::size_t> values;
   for (std::size_t value = 0; value < kRemadeNames.size(); ++value) {
     const auto kind = static_cast<Remade>(value);
     const bool never = (kind == Remade::heads && model.qk_norm == QkNormKind::none) ||
-                       (kind == Remade::exchanged && config.parallelism.experts == 1);
+                       (kind == Remade::exchanged && run->parallelism.experts == 1);
     if (!known || !never) values.push_back(value);
   }
   return values;
@@ -156,12 +157,12 @@ std::vector<RecomputePlan> nested_sets(const SetCosts& costs,
   return nested;
 }
 
-std::vector<RecomputePlan> plans_of(const Config& config, const Machine& machine,
+std::vector<RecomputePlan> plans_of(const PreparedRun& run, const Machine& machine,
                                     RecomputeSets sets, DrySteps& steps) {
-  const SetCosts costs(with_few_blocks(config), machine, steps);
+  const SetCosts costs(with_few_blocks(run), machine, steps);
   std::vector<RecomputePlan> plans{{}};
-  if (config.model.layers > 0)  // else it is a model of another program, which need not have blocks
-    plans = sets == RecomputeSets::all ? all_sets(costs) : nested_sets(costs, values_of(config));
+  if (run->model.layers > 0)  // else it is a model of another program, which need not have blocks
+    plans = sets == RecomputeSets::all ? all_sets(costs) : nested_sets(costs, values_of(run));
   plans.push_back(costs.of(Recompute::all()));
   return best_plans(std::move(plans));
 }
@@ -202,26 +203,24 @@ std::vector<RecomputePlan> best_plans(std::vector<RecomputePlan> all) {
   return best;
 }
 
-RecomputeLevels::RecomputeLevels(const Config& config, const Machine& machine, RecomputeSets sets,
+RecomputeLevels::RecomputeLevels(const PreparedRun& run, const Machine& machine, RecomputeSets sets,
                                  std::shared_ptr<DrySteps> steps)
-    : config_(config),
+    : run_(run),
       steps_(std::move(steps)),
-      blocks_(blocks_of(config)),
-      few_(blocks_of(with_few_blocks(config))),
-      plans_(plans_of(config, machine, sets, *steps_)) {}
+      blocks_(blocks_of(run)),
+      few_(blocks_of(with_few_blocks(run))),
+      plans_(plans_of(run, machine, sets, *steps_)) {}
 
 std::int64_t RecomputeLevels::last() const { return (std::ssize(plans_) - 1) * blocks_; }
 
-Config RecomputeLevels::at(std::int64_t level) const {
-  Config config = config_;
+PreparedRun RecomputeLevels::at(std::int64_t level) const {
   const auto plan = plans_.begin() + level / blocks_;
   RecomputedBlocks blocks{.of_others = plan->values};
   if (level % blocks_ > 0) {
     blocks.first = level % blocks_;
     blocks.of_first = (plan + 1)->values;
   }
-  set_recomputed(config.activation_checkpoint, blocks);
-  return config;
+  return run_.with([&](Config& config) { set_recomputed(config.activation_checkpoint, blocks); });
 }
 
 double RecomputeLevels::more_seconds(std::int64_t level) const {
@@ -229,15 +228,15 @@ double RecomputeLevels::more_seconds(std::int64_t level) const {
   const std::int64_t first = level % blocks_;
   double blocks = static_cast<double>(blocks_ - first) * plan->seconds;
   if (first > 0) blocks += static_cast<double>(first) * (plan + 1)->seconds;
-  return blocks / static_cast<double>(few_) * static_cast<double>(micro_batch_count(config_));
+  return blocks / static_cast<double>(few_) * static_cast<double>(micro_batch_count(run_.config()));
 }
 
-double RecomputeLevels::least_seconds(const Config& other, std::int64_t bytes) const {
-  const auto share_of = [](const Config& config) {  // of the model's values
-    const ParallelismConfig& p = config.parallelism;
-    return static_cast<double>(config.training.micro_batch) / (p.x * p.y * p.context);
+double RecomputeLevels::least_seconds(const PreparedRun& other, std::int64_t bytes) const {
+  const auto share_of = [](const PreparedRun& run) {  // of the model's values
+    const ParallelismConfig& p = run->parallelism;
+    return static_cast<double>(run->training.micro_batch) / (p.x * p.y * p.context);
   };
-  const double larger = share_of(other) / share_of(config_) * static_cast<double>(blocks_) /
+  const double larger = share_of(other) / share_of(run_) * static_cast<double>(blocks_) /
                         static_cast<double>(few_),  // than the values of plans_
       saved = static_cast<double>(bytes) / larger;
   const auto next = std::ranges::find_if(plans_, [&](const RecomputePlan& plan) {
@@ -251,7 +250,7 @@ double RecomputeLevels::least_seconds(const Config& other, std::int64_t bytes) c
                         static_cast<double>(next->saved_bytes - before.saved_bytes);
     seconds = std::lerp(before.seconds, next->seconds, part);
   }
-  return seconds * larger * static_cast<double>(micro_batch_count(other));
+  return seconds * larger * static_cast<double>(micro_batch_count(other.config()));
 }
 
 std::int64_t RecomputeLevels::about(std::int64_t budget) const {
@@ -271,7 +270,7 @@ std::int64_t RecomputeLevels::about(std::int64_t budget) const {
   return plan * blocks_ - (budget - bytes) * blocks_ / std::max(before - bytes, std::int64_t{1});
 }
 
-std::int64_t RecomputeLevels::least(const std::function<bool(const Config&)>& fits,
+std::int64_t RecomputeLevels::least(const std::function<bool(const PreparedRun&)>& fits,
                                     std::int64_t guess) const {
   return search_level([&](std::int64_t level) { return fits(at(level)); }, guess);
 }
@@ -342,20 +341,18 @@ Machine machine_of(const Config& config) {
 }
 
 PreparedRun within_budget(const PreparedRun& run) {
-  const Config& given = run.config();
-  const std::int64_t budget = given.activation_checkpoint.budget;
-  if (budget == 0 || given.parallelism.automatic()) return run;
+  const std::int64_t budget = run->activation_checkpoint.budget;
+  if (budget == 0 || run->parallelism.automatic()) return run;
   const auto steps = std::make_shared<DrySteps>();
-  const RecomputeLevels levels(given, machine_of(given), RecomputeSets::all, steps);
-  const auto peak_of = [&](const Config& one) { return steps->step(one).memory.peak_bytes; };
+  const RecomputeLevels levels(run, machine_of(run.config()), RecomputeSets::all, steps);
+  const auto peak_of = [&](const PreparedRun& one) { return steps->step(one).memory.peak_bytes; };
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   const auto tried = [&](std::int64_t level) -> std::optional<PreparedRun> {
-    Config chosen = levels.at(level);
+    const PreparedRun chosen = levels.at(level);
     const std::int64_t peak = largest_peak(chosen);
     least = std::min(least, peak);
     if (peak > budget) return std::nullopt;
-    chosen.activation_checkpoint.peak_bytes = peak;
-    return still_prepared(std::move(chosen));
+    return chosen.with([&](Config& config) { config.activation_checkpoint.peak_bytes = peak; });
   };
   // Rank 0 has the largest pieces where they are uneven; the others confirm it.
   for (std::int64_t level = levels.least_within(budget, peak_of, levels.about(budget));
@@ -370,16 +367,17 @@ PreparedRun within_budget(const PreparedRun& run) {
          ", or use a smaller training.micro_batch, or more ranks");
 }
 
-PreparedRun with_recomputation_of_rank_0(Config config, Communicator& world) {
-  RecomputeConfig& recompute = config.activation_checkpoint;
+PreparedRun with_recomputation_of_rank_0(const PreparedRun& run, Communicator& world) {
+  const RecomputeConfig& recompute = run->activation_checkpoint;
   const RecomputedBlocks mine = recomputed_blocks(recompute);
   std::array<std::int64_t, 4> numbers = {mine.first, mine.of_first.bits(), mine.of_others.bits(),
                                          recompute.peak_bytes};
   world.broadcast(buffer(std::span<std::int64_t>(numbers)), 0, "recomputation").wait();
-  set_recomputed(recompute,
-                 {numbers[0], Recompute::of_bits(numbers[1]), Recompute::of_bits(numbers[2])});
-  recompute.peak_bytes = numbers[3];
-  return still_prepared(std::move(config));
+  return run.with([&](Config& config) {
+    set_recomputed(config.activation_checkpoint,
+                   {numbers[0], Recompute::of_bits(numbers[1]), Recompute::of_bits(numbers[2])});
+    config.activation_checkpoint.peak_bytes = numbers[3];
+  });
 }
 
 }  // namespace axonn

@@ -41,34 +41,33 @@ class RecomputeLevels {
   /// gives the bytes that they keep, and its simulation on the machine the seconds, with the
   /// collectives that backward repeats and their overlap.
   ///
-  /// config must be validated and resolved and have a vocab; the machine must have the rates.
-  /// `steps`, of rank 0, does the dry steps.
-  RecomputeLevels(const Config& config, const Machine& machine,
+  /// The machine must have the rates. `steps`, of rank 0, does the dry steps.
+  RecomputeLevels(const PreparedRun& run, const Machine& machine,
                   RecomputeSets sets = RecomputeSets::all,
                   std::shared_ptr<DrySteps> steps = std::make_shared<DrySteps>());
 
   const std::vector<RecomputePlan>& plans() const { return plans_; }
   std::int64_t last() const;
-  /// config, with the recomputation of this level.
-  Config at(std::int64_t level) const;
-  /// config, with the last plan whose blocks all recompute at most what those of this level do.
-  Config plan_below(std::int64_t level) const { return at(level / blocks_ * blocks_); }
+  /// The run, with the recomputation of this level.
+  PreparedRun at(std::int64_t level) const;
+  /// The run, with the last plan whose blocks all recompute at most what those of this level do.
+  PreparedRun plan_below(std::int64_t level) const { return at(level / blocks_ * blocks_); }
   /// Seconds of a step at this level more than at level 0, if each block takes as much longer as
   /// one of few does.
   double more_seconds(std::int64_t level) const;
   /// About the least time that a step of `other`, which differs in its grid and micro-batch, takes
   /// more if its peak has `bytes` less. It is too low if a smaller part of the values is
   /// computed less efficiently, or if collectives are repeated.
-  double least_seconds(const Config& other, std::int64_t bytes) const;
+  double least_seconds(const PreparedRun& other, std::int64_t bytes) const;
   /// The least level within a budget of bytes by estimate_memory(); the last level if none is.
   std::int64_t about(std::int64_t budget) const;
-  /// The least level for which fits(config) holds, assuming that it holds from some level on; the
+  /// The least level for which fits(run) holds, assuming that it holds from some level on; the
   /// last level if it never does. Begins at `guess`: if that is d levels away, calls fits about
   /// 2 log2(d) times.
-  std::int64_t least(const std::function<bool(const Config&)>& fits, std::int64_t guess) const;
-  using Peak = std::function<std::int64_t(const Config&)>;  ///< bytes of a step
+  std::int64_t least(const std::function<bool(const PreparedRun&)>& fits, std::int64_t guess) const;
+  using Peak = std::function<std::int64_t(const PreparedRun&)>;  ///< bytes of a step
   /// The least level whose peak is within the budget, as above. What a block of each level saves
-  /// leads to it in a few calls of peak(config).
+  /// leads to it in a few calls of peak(run).
   std::int64_t least_within(std::int64_t budget, const Peak& peak, std::int64_t guess) const;
   /// The same, or a level or two above: that the level before does not fit is not tried.
   std::int64_t likely_least_within(std::int64_t budget, const Peak& peak, std::int64_t guess) const;
@@ -80,7 +79,7 @@ class RecomputeLevels {
                             KnownPeaks& known) const;
   std::int64_t search_level(const std::function<bool(std::int64_t)>& fits,
                             std::int64_t guess) const;
-  Config config_;
+  PreparedRun run_;
   std::shared_ptr<DrySteps> steps_;
   std::int64_t blocks_, few_;
   std::vector<RecomputePlan> plans_;
@@ -97,6 +96,6 @@ Machine machine_of(const Config& config);
 PreparedRun within_budget(const PreparedRun& run);
 
 /// Rank 0's recomputation, for all ranks. Collective.
-PreparedRun with_recomputation_of_rank_0(Config config, Communicator& world);
+PreparedRun with_recomputation_of_rank_0(const PreparedRun& run, Communicator& world);
 
 }  // namespace axonn

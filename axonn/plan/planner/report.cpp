@@ -97,10 +97,10 @@ std::string question(const PlanReport& r) {
       "step      {} sequences of {} tokens, {} tokens\n"
       "{}"
       "search    strategy {}: {} grids, {} can cut model and batch, {} fit; {:.2f} s\n",
-      r.model, parameters_text(r.config.model), name_of(r.config.training.dtype), m.name,
+      r.model, parameters_text(r.run->model), name_of(r.run->training.dtype), m.name,
       format_count(r.options.devices), m.device, m.devices_per_node, figures_text(m),
-      program_text(m), memory_text(m), format_count(r.config.training.global_batch),
-      format_count(r.config.training.seq_len), format_count(r.batch_tokens()),
+      program_text(m), memory_text(m), format_count(r.run->training.global_batch),
+      format_count(r.run->training.seq_len), format_count(r.batch_tokens()),
       r.assumed.empty() ? "" : fmt::format("assumed   {}\n", fmt::join(r.assumed, ", ")),
       kStrategies[static_cast<int>(r.options.strategy)], r.result.grids, r.result.cut, r.result.fit,
       r.search_s);
@@ -155,8 +155,8 @@ std::string parts(const std::map<std::string, double>& of, const std::string& pr
 /// The values that the blocks of a plan compute again, and the key that makes a run do so.
 std::string recomputation(const PlanReport& r, const Plan& plan) {
   if (plan.recompute == RecomputeMode::none) return "";
-  std::string text = "Recomputation: " + describe_recomputation(planned(r.config, plan));
-  const std::int64_t budget = r.config.activation_checkpoint.budget;
+  std::string text = "Recomputation: " + describe_recomputation(planned(r.run, plan).config());
+  const std::int64_t budget = r.run->activation_checkpoint.budget;
   const double bytes = budget > 0 ? static_cast<double>(budget) : r.machine.usable_bytes();
   if (plan.recompute_blocks)
     text += fmt::format("; in a run, set activation_checkpoint.budget = \"{:.1f}GB\"",
@@ -166,7 +166,7 @@ std::string recomputation(const PlanReport& r, const Plan& plan) {
 
 /// The key with which the plan keeps gathered weights; "" if none are gathered or kept.
 std::string kept_weights(const PlanReport& r, const Plan& plan) {
-  const KeepWeights keep = planned(r.config, plan).parallelism.keep_weights;
+  const KeepWeights keep = planned(r.run, plan)->parallelism.keep_weights;
   if (plan.grid.z == 1 || keep == KeepWeights::none) return "";
   return fmt::format(
       "Weights gathered once a {}: in a run, set parallelism.keep_weights = \"{}\"\n",
@@ -207,8 +207,8 @@ std::string explanation(const PlanReport& r) {
   const PlanFlops flops = flops_of(r, best);
   const StepTime& time = best.time;
   const TimeUnit unit = unit_of(best);
-  const std::int64_t micros = best.micro_batch_count(r.config.training.global_batch),
-                     padding = padding_sequences(planned(r.config, best));
+  const std::int64_t micros = best.micro_batch_count(r.run->training.global_batch),
+                     padding = padding_sequences(planned(r.run, best).config());
   std::string text = fmt::format(
       "\nTime of the best plan ({} micro-batch{} of {} sequence{} on each of {} (z, data) "
       "{}{}):\n",
@@ -295,8 +295,8 @@ Json json_of(const PlanReport& r, const Plan& plan) {
       {"activation_checkpoint_blocks", plan.recompute_blocks.value_or(0)},
       {"activation_checkpoint_values", plan.recompute_values},
       {"activation_checkpoint_first_values", plan.recompute_first_values},
-      {"keep_weights", name_of(planned(r.config, plan).parallelism.keep_weights)},
-      {"micro_batches", plan.micro_batch_count(r.config.training.global_batch)},
+      {"keep_weights", name_of(planned(r.run, plan)->parallelism.keep_weights)},
+      {"micro_batches", plan.micro_batch_count(r.run->training.global_batch)},
       {"tokens_per_s", r.tokens_per_s(plan)},
       {"tokens_per_s_per_device", r.tokens_per_s_per_device(plan)},
       {"hardware_pflops", flops.hardware * 1e-15},
@@ -318,8 +318,8 @@ Json all_of(const PlanReport& r) {
   Json json = {{"plans", Json::array()},
                {"flops_convention", "model"},
                {"model", r.model},
-               {"parameters", parameter_count(r.config.model)},
-               {"active_parameters", active_parameter_count(r.config.model)},
+               {"parameters", parameter_count(r.run->model)},
+               {"active_parameters", active_parameter_count(r.run->model)},
                {"machine", r.machine.name},
                {"program", r.machine.program.name.empty() ? "axonn" : r.machine.program.name},
                {"error", known(r.machine.error)},
@@ -329,9 +329,9 @@ Json all_of(const PlanReport& r) {
                {"devices", r.options.devices},
                {"strategy", kStrategies[static_cast<int>(r.options.strategy)]},
                {"cost", kCostModels[static_cast<int>(r.options.cost)]},
-               {"dtype", name_of(r.config.training.dtype)},
+               {"dtype", name_of(r.run->training.dtype)},
                {"batch_tokens", r.batch_tokens()},
-               {"seq_len", r.config.training.seq_len},
+               {"seq_len", r.run->training.seq_len},
                {"device_memory_bytes", r.machine.memory_bytes},
                {"reserve_bytes", r.machine.reserve_bytes},
                {"search",
@@ -354,45 +354,38 @@ Json all_of(const PlanReport& r) {
 
 }  // namespace
 
-std::vector<Saving> savings(const Config& config, const Machine& machine, const Plan& plan) {
-  const Config base = planned(config, plan);
+std::vector<Saving> savings(const PreparedRun& run, const Machine& machine, const Plan& plan) {
+  const PreparedRun base = planned(run, plan);
+  const ParallelismConfig& p = base->parallelism;
   std::vector<Saving> found;
-  const auto add = [&](const std::string& name, const Config& other, bool set) {
+  const auto add = [&](const std::string& name, bool set,
+                       const std::function<void(ParallelismConfig&)>& change) {
+    const PreparedRun other = base.with([&](Config& config) { change(config.parallelism); });
     const double seconds = predict(other, machine).time.step_s - plan.time.step_s;
     found.push_back({name, set ? seconds : -seconds, set});
   };
   const auto without = [&](const char* name, bool applies, bool Overlap::*flag) {
-    if (!applies || !(base.parallelism.overlap.*flag)) return;
-    Config other = base;
-    other.parallelism.overlap.*flag = false;
-    add(name, other, true);
+    if (applies && p.overlap.*flag)
+      add(name, true, [&](ParallelismConfig& other) { other.overlap.*flag = false; });
   };
   const GridShape& grid = plan.grid;
   without("overlap_input_gradients", grid.x > 1 || grid.y > 1, &Overlap::input_gradients);
   without("overlap_weight_gradients", grid.z > 1, &Overlap::weight_gradients);
   without("overlap_weights", grid.z > 1, &Overlap::weights);
   without("overlap_data", grid.data > 1, &Overlap::data);
-  without("overlap_context", base.parallelism.context > 1, &Overlap::context);
-  Config other = base;
-  if (const KeepWeights keep = base.parallelism.keep_weights;
-      grid.z > 1 && keep != KeepWeights::none) {
-    other.parallelism.keep_weights = KeepWeights::none;
-    add(fmt::format("keep_weights = {}", name_of(keep)), other, true);
-    other = base;
-  }
-  if (base.parallelism.collectives != CollectivesKind::flat && machine.program.name.empty() &&
-      grid.ranks() > machine.devices_per_node && machine.devices_per_node > 1) {
-    other.parallelism.collectives = CollectivesKind::flat;
-    add("collectives", other, true);
-    other = base;
-  }
-  if (base.parallelism.chunks > 1) {
-    other.parallelism.chunks = 1;
-    add(fmt::format("chunks = {}", base.parallelism.chunks), other, true);
-  } else if ((grid.x > 1 || grid.y > 1) && plan.micro_batch % 2 == 0) {
-    other.parallelism.chunks = 2;
-    add("chunks = 2", other, false);
-  }
+  without("overlap_context", p.context > 1, &Overlap::context);
+  if (grid.z > 1 && p.keep_weights != KeepWeights::none)
+    add(fmt::format("keep_weights = {}", name_of(p.keep_weights)), true,
+        [](ParallelismConfig& other) { other.keep_weights = KeepWeights::none; });
+  if (p.collectives != CollectivesKind::flat && machine.program.name.empty() &&
+      grid.ranks() > machine.devices_per_node && machine.devices_per_node > 1)
+    add("collectives", true,
+        [](ParallelismConfig& other) { other.collectives = CollectivesKind::flat; });
+  if (p.chunks > 1)
+    add(fmt::format("chunks = {}", p.chunks), true,
+        [](ParallelismConfig& other) { other.chunks = 1; });
+  else if ((grid.x > 1 || grid.y > 1) && plan.micro_batch % 2 == 0)
+    add("chunks = 2", false, [](ParallelismConfig& other) { other.chunks = 2; });
   return found;
 }
 
@@ -426,26 +419,26 @@ std::string why_behind(const Plan& best, const Plan& other) {
 
 PlanReport make_plans(PlanReport asked) {
   const double begin = now_seconds();
-  asked.result = search(asked.config, asked.machine, asked.options);
+  asked.result = search(asked.run, asked.machine, asked.options);
   asked.search_s = now_seconds() - begin;
   const auto& plans = asked.result.plans;
   if (plans.empty()) {
-    asked.devices_that_fit = devices_that_fit(asked.config, asked.machine, asked.options);
+    asked.devices_that_fit = devices_that_fit(asked.run, asked.machine, asked.options);
     return asked;
   }
-  asked.memory = dry_step(planned(asked.config, plans.front()), 0).memory.peak_by;
+  asked.memory = dry_step(planned(asked.run, plans.front()), 0).memory.peak_by;
   if (asked.options.cost == CostModel::simulated)
-    asked.savings = savings(asked.config, asked.machine, plans.front());
+    asked.savings = savings(asked.run, asked.machine, plans.front());
   return asked;
 }
 
 PlanFlops flops_of(const PlanReport& r, const Plan& plan) {
   const StepFlops step =
-      step_flops(r.config.model, r.config.training.global_batch, r.config.training.seq_len,
-                 fully_recomputed(planned(r.config, plan)));
+      step_flops(r.run->model, r.run->training.global_batch, r.run->training.seq_len,
+                 fully_recomputed(planned(r.run, plan).config()));
   const double seconds = plan.time.step_s, devices = r.options.devices;
   const double peak =
-      is_half(r.config.training.dtype) ? r.machine.advertised_flops_per_s * devices : 0;
+      is_half(r.run->training.dtype) ? r.machine.advertised_flops_per_s * devices : 0;
   PlanFlops flops{.model = step.model / seconds, .hardware = step.hardware / seconds};
   if (step.narayanan) flops.narayanan = *step.narayanan / seconds;
   if (peak > 0) {
@@ -477,7 +470,7 @@ std::string scaling_text(ScalingKind kind, const std::vector<PlanReport>& report
     const PlanFlops flops = flops_of(r, p);
     text += fmt::format(
         "{:<16} {:>9} {:>5} {:>9} {:>8} {:>8} {:>8.1f} % {:>13} {:>12} {:>9} {:>6}\n",
-        with_factors(p.grid), r.config.training.global_batch, p.micro_batch, recompute_text(p),
+        with_factors(p.grid), r.run->training.global_batch, p.micro_batch, recompute_text(p),
         three_digits(p.time.step_s), three_digits(p.time.exposed_s()), 100 * efficiency(*first, r),
         format_count(std::llround(rate_of(r))), format_count(std::llround(rate_per_device(r))),
         three_digits(flops.model * 1e-15), percent_of_peak(flops));

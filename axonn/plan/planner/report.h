@@ -24,7 +24,7 @@ struct Saving {
 /// levels save where they are faster (`collectives`); and the time that
 /// cutting a micro-batch into chunks saves or would save. Estimates the step again for each. Leaves
 /// out settings without effect on this grid.
-std::vector<Saving> savings(const Config& config, const Machine& machine, const Plan& plan);
+std::vector<Saving> savings(const PreparedRun& run, const Machine& machine, const Plan& plan);
 
 /// Why other is slower than best: "+4.0 %: 0.8 s more of exposed z reduce_scatter, 0.3 s more of
 /// products".
@@ -33,7 +33,7 @@ std::string why_behind(const Plan& best, const Plan& other);
 /// The output of `axonn plan` for one number of devices.
 struct PlanReport {
   std::string model;  ///< its name, or the path of its config
-  Config config;      ///< as searched
+  PreparedRun run;    ///< as searched
   Machine machine;
   SearchOptions options;
   SearchResult result;
@@ -44,9 +44,7 @@ struct PlanReport {
   MemoryParts memory = {};           ///< of a rank at its peak on the best plan
   int devices_that_fit = 0;  ///< a number that fits, if options.devices does not; 0: none found
 
-  std::int64_t batch_tokens() const {
-    return config.training.global_batch * config.training.seq_len;
-  }
+  std::int64_t batch_tokens() const { return run->training.global_batch * run->training.seq_len; }
   /// The time of the whole training on a plan.
   double training_s(const Plan& plan) const {
     return static_cast<double>(tokens) / static_cast<double>(batch_tokens()) * plan.time.step_s;

@@ -56,11 +56,11 @@ struct Candidate {
 
 class Search {
  public:
-  Search(const Config& config, const Machine& machine, const SearchOptions& options)
-      : config_(config), machine_(machine), options_(options) {
+  Search(const PreparedRun& run, const Machine& machine, const SearchOptions& options)
+      : run_(run), machine_(machine), options_(options) {
     if (options.recompute) modes_ = {*options.recompute};
     if (budgeted_) modes_ = {RecomputeMode::none};
-    const std::int64_t budget = config.activation_checkpoint.budget;
+    const std::int64_t budget = run->activation_checkpoint.budget;
     if (budget > 0) budget_ = std::min(budget, budget_);
   }
 
@@ -92,7 +92,7 @@ class Search {
       }
     }
     if (!plans.empty()) result_.smallest.reset();
-    const bool free = config_.parallelism.keep_weights == KeepWeights::none;
+    const bool free = run_->parallelism.keep_weights == KeepWeights::none;
     if (free && options_.keep_weights && options_.cost == CostModel::simulated) keep_weights();
     return std::move(result_);
   }
@@ -108,7 +108,7 @@ class Search {
 
   /// The most sequences of a step that a place of this grid has.
   std::int64_t share(const GridShape& grid) const {
-    return batch_share(config_.training.global_batch, batch_places(grid));
+    return batch_share(run_->training.global_batch, batch_places(grid));
   }
 
   /// The possible micro-batch sizes on this grid, ascending; empty if it cannot cut the batch. A
@@ -117,7 +117,7 @@ class Search {
     const std::int64_t local = share(grid), given = options_.micro_batch;
     std::vector<std::int64_t> sizes;
     for (std::int64_t size = 1; size <= local; ++size)
-      if ((given > 0 ? size == given : local % size == 0) && size % config_.parallelism.chunks == 0)
+      if ((given > 0 ? size == given : local % size == 0) && size % run_->parallelism.chunks == 0)
         sizes.push_back(size);
     return sizes;
   }
@@ -132,7 +132,7 @@ class Search {
       return std::ranges::any_of(all, [&](int fewer) {
         const std::int64_t times = grid.context / fewer;
         return fewer < grid.context && grid.context % fewer == 0 && size % times == 0 &&
-               size / times % config_.parallelism.chunks == 0;
+               size / times % run_->parallelism.chunks == 0;
       });
     });
     return sizes;
@@ -154,9 +154,9 @@ class Search {
 
   std::vector<int> contexts(const GridShape& grid) const {
     const int fixed = options_.fixed.context;
-    const std::int64_t length = config_.training.seq_len;
+    const std::int64_t length = run_->training.seq_len;
     const bool useful =
-        length >= kLong || config_.training.global_batch < std::int64_t{grid.z} * grid.data;
+        length >= kLong || run_->training.global_batch < std::int64_t{grid.z} * grid.data;
     std::vector<int> all;
     for (const int context : divisors_of(grid.z)) {
       const bool chosen = fixed > 0 ? context == fixed : context == 1 || useful;
@@ -167,29 +167,29 @@ class Search {
   }
 
   std::vector<int> holders_of_experts(const GridShape& grid) const {
-    const std::int64_t experts = std::max<std::int64_t>(config_.model.experts, 1);
+    const std::int64_t experts = std::max<std::int64_t>(run_->model.experts, 1);
     std::vector<int> all = divisors_of(static_cast<int>(std::gcd<std::int64_t>(grid.z, experts)));
     if (const int fixed = options_.fixed.experts; fixed > 0)
       std::erase_if(all, [&](int holders) { return holders != fixed; });
     return all;
   }
 
-  Config on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode mode) const {
-    return planned(config_, {.grid = grid, .micro_batch = micro_batch, .recompute = mode});
+  PreparedRun on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode mode) const {
+    return planned(run_, {.grid = grid, .micro_batch = micro_batch, .recompute = mode});
   }
 
   /// simulated(): predict(), estimate() or optimistic(). With the paper's model, its time, and the
   /// memory of predict() or of estimate().
-  using Simulated = Prediction(const Config&, const Machine&, DrySteps&);
-  Prediction cost(const Config& config, Simulated* simulated, DrySteps& steps) const {
+  using Simulated = Prediction(const PreparedRun&, const Machine&, DrySteps&);
+  Prediction cost(const PreparedRun& run, Simulated* simulated, DrySteps& steps) const {
     options_.note_progress();
-    if (options_.cost == CostModel::simulated) return simulated(config, machine_, steps);
-    const std::int64_t sequences = config.training.global_batch + padding_sequences(config);
+    if (options_.cost == CostModel::simulated) return simulated(run, machine_, steps);
+    const std::int64_t sequences = run->training.global_batch + padding_sequences(run.config());
     const PaperSeconds paper =
-        paper_seconds(config.model,
-                      {.tokens = sequences * config.training.seq_len,
-                       .recompute = config.activation_checkpoint.mode == RecomputeMode::full},
-                      machine_, config.parallelism.grid());
+        paper_seconds(run->model,
+                      {.tokens = sequences * run->training.seq_len,
+                       .recompute = run->activation_checkpoint.mode == RecomputeMode::full},
+                      machine_, run->parallelism.grid());
     return {.time = {.step_s = paper.total(),
                      .exposed_by = {{"z all_gather", paper.gather_z},
                                     {"z reduce_scatter", paper.scatter_z},
@@ -197,8 +197,8 @@ class Search {
                                     {"x all_reduce", paper.reduce_x},
                                     {"data all_reduce", paper.reduce_data}}},
             .memory_bytes = simulated == static_cast<Simulated*>(predict)
-                                ? steps.step(config).memory.peak_bytes
-                                : estimate_memory(config, steps)};
+                                ? steps.step(run).memory.peak_bytes
+                                : estimate_memory(run, steps)};
   }
 
   /// A grid after the cheap checks.
@@ -245,7 +245,7 @@ class Search {
     const auto short_of_memory = [&](const Candidate& one) {
       return !fits(one.optimistic.memory_bytes);
     };
-    if (budgeted_ && config_.parallelism.sequence_parallel &&
+    if (budgeted_ && run_->parallelism.sequence_parallel &&
         std::ranges::any_of(candidates_, short_of_memory))
       typical_.emplace(typical(), machine_, RecomputeSets::nested);
     for (Candidate& one : candidates_) one.least_s = least_s(one);
@@ -261,7 +261,7 @@ class Search {
     double each_s = 0, least = kNever;
     for (const char* const collective : {"z all_gather", "z reduce_scatter"}) {
       const auto found = time.alone_by.find(collective);
-      const bool once = config_.parallelism.keep_weights == KeepWeights::step &&
+      const bool once = run_->parallelism.keep_weights == KeepWeights::step &&
                         collective == std::string_view("z all_gather");
       if (found != time.alone_by.end() && !once) each_s = std::max(each_s, found->second);
     }
@@ -283,17 +283,17 @@ class Search {
   }
 
   /// A step of one device, which need not fit.
-  Config typical() const {
-    const std::int64_t batch = config_.training.global_batch;
+  PreparedRun typical() const {
+    const std::int64_t batch = run_->training.global_batch;
     Plan plan{.grid = {}, .micro_batch = batch};
-    for (std::int64_t size = batch; size * config_.training.seq_len > kTypicalRows && size > 1;)
-      if (batch % --size == 0 && size % config_.parallelism.chunks == 0) plan.micro_batch = size;
+    for (std::int64_t size = batch; size * run_->training.seq_len > kTypicalRows && size > 1;)
+      if (batch % --size == 0 && size % run_->parallelism.chunks == 0) plan.micro_batch = size;
     return on(plan.grid, plan.micro_batch, RecomputeMode::none);
   }
 
   /// About the least time that a step takes longer if it lacks so many bytes.
-  double recomputing_s(const Config& config, std::int64_t missing) const {
-    return typical_ && missing > 0 ? typical_->least_seconds(config, missing) : 0;
+  double recomputing_s(const PreparedRun& run, std::int64_t missing) const {
+    return typical_ && missing > 0 ? typical_->least_seconds(run, missing) : 0;
   }
 
   /// Lets the plans keep gathered weights where that fits and saves enough time.
@@ -307,11 +307,11 @@ class Search {
     Plan best = plan;
     if (plan.grid.z == 1) return best;
     for (const KeepWeights keep : {KeepWeights::micro_batch, KeepWeights::step}) {
-      if (keep == KeepWeights::step && config_.training.cuda_graph) continue;
+      if (keep == KeepWeights::step && run_->training.cuda_graph) continue;
       Plan kept = plan;
       kept.keep_weights = keep;
       DrySteps steps;
-      const Prediction found = cost(planned(config_, kept), predict, steps);
+      const Prediction found = cost(planned(run_, kept), predict, steps);
       kept.time = found.time;
       kept.memory_bytes = found.memory_bytes;
       const double most_s = std::min(kWorthKeeping * seconds_of(plan), seconds_of(best));
@@ -324,9 +324,9 @@ class Search {
     Screened one;
     const auto micros = useful_sizes(grid);
     if (micros.empty()) {
-      const std::int64_t micro = options_.micro_batch, chunks = config_.parallelism.chunks;
+      const std::int64_t micro = options_.micro_batch, chunks = run_->parallelism.chunks;
       one.reason = concat("grid ", with_factors(grid), " cannot cut the batch of ",
-                          config_.training.global_batch, " sequences into ", batch_places(grid),
+                          run_->training.global_batch, " sequences into ", batch_places(grid),
                           " parts over z and data",
                           micro > 0 ? concat(", with micro-batches of ", micro) : "",
                           chunks > 1 ? concat(", with ", chunks, " chunks each") : "");
@@ -342,7 +342,7 @@ class Search {
 
   void screen(const GridShape& grid, std::int64_t micro_batch, Screened& one) const {
     one.least = {.grid = grid, .micro_batch = micro_batch, .recompute = RecomputeMode::full};
-    const std::int64_t state = state_bytes(planned(config_, one.least));
+    const std::int64_t state = state_bytes(planned(run_, one.least));
     one.least.memory_bytes = state;
     one.cuts = true;
     DrySteps steps;
@@ -378,9 +378,9 @@ class Search {
     std::vector<Estimated> plans;
     double least = limit_s;
     for (const RecomputeMode mode : modes_) {
-      const Config config = on(candidate.grid, useful_sizes(candidate.grid).front(), mode);
+      const PreparedRun run = on(candidate.grid, useful_sizes(candidate.grid).front(), mode);
       const double optimistic_s =
-          budgeted_ ? candidate.least_s : cost(config, optimistic, *steps).time.step_s;
+          budgeted_ ? candidate.least_s : cost(run, optimistic, *steps).time.step_s;
       if (optimistic_s <= kSlack * least) add_plans(mode, candidate, least, plans, steps);
       for (const Estimated& one : plans) least = std::min(least, one.seconds());
     }
@@ -399,18 +399,18 @@ class Search {
   /// The plan as all blocks run it, with the least recomputation that fits if that is free; none if
   /// it does not fit.
   std::optional<Plan> predicted(Estimated& one, const std::shared_ptr<DrySteps>& steps) const {
-    Config config = planned(config_, one.plan);
+    PreparedRun run = planned(run_, one.plan);
     Prediction exact = {one.plan.time, one.plan.memory_bytes};
-    if (!one.levels) exact = cost(config, predict, *steps);
+    if (!one.levels) exact = cost(run, predict, *steps);
     if (budgeted_ && !fits(exact.memory_bytes)) {
-      if (!one.levels) one.levels.emplace(config, machine_, RecomputeSets::nested, steps);
-      const auto peak = [&](const Config& some) {
+      if (!one.levels) one.levels.emplace(run, machine_, RecomputeSets::nested, steps);
+      const auto peak = [&](const PreparedRun& some) {
         options_.note_progress();
         return steps->step(some).memory.peak_bytes;
       };
-      config = one.levels->at(one.levels->likely_least_within(budget_, peak, one.level));
-      exact = cost(config, predict, *steps);
-      one.plan.set_recomputation(config.activation_checkpoint);
+      run = one.levels->at(one.levels->likely_least_within(budget_, peak, one.level));
+      exact = cost(run, predict, *steps);
+      one.plan.set_recomputation(run->activation_checkpoint);
     }
     if (!fits(exact.memory_bytes)) return std::nullopt;
     one.plan.time = exact.time;
@@ -423,18 +423,18 @@ class Search {
     std::int64_t size = 0, bytes = 0;
   };
 
-  /// Whether micro-batches of config's size fit, with recomputation if that is free. A size may fit
-  /// where a smaller one does not: there are more of the smaller ones, whose gradients are added
-  /// up. `larger` is the last that did not.
-  bool fits_somehow(const Config& config, const Candidate& candidate, DrySteps& steps,
+  /// Whether micro-batches of the run's size fit, with recomputation if that is free. A size may
+  /// fit where a smaller one does not: there are more of the smaller ones, whose gradients are
+  /// added up. `larger` is the last that did not.
+  bool fits_somehow(const PreparedRun& run, const Candidate& candidate, DrySteps& steps,
                     TooLarge& larger) const {
     options_.note_progress();
-    const std::int64_t size = config.training.micro_batch, state = candidate.state_bytes;
-    if (!fits(state + least_activations(config))) return false;
+    const std::int64_t size = run->training.micro_batch, state = candidate.state_bytes;
+    if (!fits(state + least_activations(run))) return false;
     // What a micro-batch takes beside the state grows at most in proportion to it.
     if (larger.size > 0 && !fits(state + (larger.bytes - state) / larger.size * size)) return false;
     const bool known = candidate.smallest_bytes > 0 && size == useful_sizes(candidate.grid).front();
-    const std::int64_t bytes = known ? candidate.smallest_bytes : estimate_memory(config, steps);
+    const std::int64_t bytes = known ? candidate.smallest_bytes : estimate_memory(run, steps);
     if (!fits(bytes)) larger = {size, bytes};
     return fits(bytes);
   }
@@ -442,16 +442,16 @@ class Search {
   /// A lower bound that needs no dry step: what is kept of each block for the backward pass. With
   /// recomputation that is its input; without, also queries, attention's output and values in the
   /// MLP, or in the experts of each token.
-  static std::int64_t least_activations(const Config& config) {
-    const ParallelismConfig& p = config.parallelism;
-    const ModelConfig& m = config.model;
-    const RecomputeConfig& recompute = config.activation_checkpoint;
+  static std::int64_t least_activations(const PreparedRun& run) {
+    const ParallelismConfig& p = run->parallelism;
+    const ModelConfig& m = run->model;
+    const RecomputeConfig& recompute = run->activation_checkpoint;
     const bool all = recompute.mode == RecomputeMode::none && recompute.blocks == 0;
     const std::int64_t dense = m.ffn > 0 ? m.ffn : m.expert_ffn,
                        ffn = m.experts > 0 ? std::min(dense, m.experts_per_token * m.expert_ffn)
                                            : dense;
-    return config.training.micro_batch * config.training.seq_len * m.layers *
-           (all ? 3 * m.hidden + ffn : m.hidden) * bytes_of(config.training.dtype) /
+    return run->training.micro_batch * run->training.seq_len * m.layers *
+           (all ? 3 * m.hidden + ffn : m.hidden) * bytes_of(run->training.dtype) /
            (p.x * p.y * p.context);
   }
 
@@ -463,11 +463,11 @@ class Search {
     double before = kNever;
     TooLarge larger;
     for (const std::int64_t size : std::views::reverse(useful_sizes(grid))) {
-      const Config config = on(grid, size, mode);
-      if (!fits_somehow(budgeted_ ? on(grid, size, RecomputeMode::full) : config, candidate, *steps,
+      const PreparedRun run = on(grid, size, mode);
+      if (!fits_somehow(budgeted_ ? on(grid, size, RecomputeMode::full) : run, candidate, *steps,
                         larger))
         continue;
-      const Prediction found = cost(config, estimate, *steps);
+      const Prediction found = cost(run, estimate, *steps);
       Estimated one{.plan = {.grid = grid,
                              .micro_batch = size,
                              .recompute = mode,
@@ -479,9 +479,9 @@ class Search {
       if (budgeted_ && !fits(found.memory_bytes)) {
         one.least_s =
             std::max(one.least_s, found.time.compute_s +
-                                      kSure * recomputing_s(config, found.memory_bytes - budget_));
+                                      kSure * recomputing_s(run, found.memory_bytes - budget_));
         if (one.least_s > kClose * most_s) continue;
-        one.levels.emplace(config, machine_, RecomputeSets::nested, steps);
+        one.levels.emplace(run, machine_, RecomputeSets::nested, steps);
         one.level = one.levels->about(budget_);
         one.plan.time.step_s += one.levels->more_seconds(one.level);
       }
@@ -490,7 +490,7 @@ class Search {
     }
   }
 
-  const Config& config_;
+  const PreparedRun& run_;
   const Machine& machine_;
   const SearchOptions options_;
   std::int64_t budget_ = static_cast<std::int64_t>(machine_.usable_bytes());
@@ -505,12 +505,11 @@ class Search {
 
 }  // namespace
 
-SearchResult search(const Config& config, const Machine& machine, const SearchOptions& options) {
-  AXONN_CHECK(config.model.vocab > 0, "search: the config is not resolved: it has no vocab");
+SearchResult search(const PreparedRun& run, const Machine& machine, const SearchOptions& options) {
   if (options.devices < 1) refuse("a plan for ", options.devices, " devices; give at least 1");
   AXONN_CHECK(options.top > 0, "search: wanted at least one plan, got top = ", options.top);
-  check_rates(machine, config.training.dtype, options.devices);
-  return Search(config, machine, options).run();
+  check_rates(machine, run->training.dtype, options.devices);
+  return Search(run, machine, options).run();
 }
 
 bool allows(Strategy strategy, const GridShape& grid, int devices_per_node) {
@@ -519,29 +518,30 @@ bool allows(Strategy strategy, const GridShape& grid, int devices_per_node) {
   return x && grid.y == 1 && (grid.data == 1 || strategy != Strategy::fsdp);
 }
 
-Config planned(Config config, const Plan& plan) {
-  config.parallelism.set_grid(plan.grid);
-  config.parallelism.context = plan.grid.context;
-  config.parallelism.experts = plan.grid.experts;
-  config.training.micro_batch = plan.micro_batch;
-  config.parallelism.keep_weights = plan.keep_weights.value_or(config.parallelism.keep_weights);
-  RecomputeConfig& recompute = config.activation_checkpoint;
-  recompute.mode = plan.recompute;
-  recompute.blocks = plan.recompute_blocks.value_or(recompute.blocks);
-  if (plan.recompute_blocks) {
-    recompute.values = plan.recompute_values;
-    recompute.first_values = plan.recompute_first_values;
-  }
-  return config;
+PreparedRun planned(const PreparedRun& run, const Plan& plan) {
+  return run.with([&](Config& config) {
+    config.parallelism.set_grid(plan.grid);
+    config.parallelism.context = plan.grid.context;
+    config.parallelism.experts = plan.grid.experts;
+    config.training.micro_batch = plan.micro_batch;
+    config.parallelism.keep_weights = plan.keep_weights.value_or(config.parallelism.keep_weights);
+    RecomputeConfig& recompute = config.activation_checkpoint;
+    recompute.mode = plan.recompute;
+    recompute.blocks = plan.recompute_blocks.value_or(recompute.blocks);
+    if (plan.recompute_blocks) {
+      recompute.values = plan.recompute_values;
+      recompute.first_values = plan.recompute_first_values;
+    }
+  });
 }
 
-int devices_that_fit(const Config& config, const Machine& machine, SearchOptions options,
+int devices_that_fit(const PreparedRun& run, const Machine& machine, SearchOptions options,
                      int most) {
   for (std::int64_t devices = std::int64_t{2} * options.devices; devices <= most; devices *= 2) {
     options.devices = static_cast<int>(devices);
     options.top = 1;
     try {
-      if (!search(config, machine, options).plans.empty()) return options.devices;
+      if (!search(run, machine, options).plans.empty()) return options.devices;
     } catch (const UsageError&) {  // no grid of so many devices can cut the model and batch
       return 0;
     }

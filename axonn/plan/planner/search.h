@@ -10,7 +10,7 @@
 #include "axonn/foundation/base/log.h"
 #include "axonn/plan/planner/machine/machine.h"
 #include "axonn/plan/planner/simulate.h"
-#include "axonn/run/config/config.h"
+#include "axonn/run/config/prepared_run.h"
 #include "axonn/run/config/resolve.h"
 
 namespace axonn {
@@ -81,7 +81,7 @@ struct SearchResult {
   std::optional<Plan> smallest;  ///< if none fits: the plan with the least memory, without times
 };
 
-/// Ranks the grids of options.devices ranks for config's model, batch and settings, each with its
+/// Ranks the grids of options.devices ranks for the run's model, batch and settings, each with its
 /// fastest micro-batch and recomputation that fit into a device's memory.
 ///
 /// A grid's optimistic time is that of a step whose batch is one micro-batch, without
@@ -91,20 +91,19 @@ struct SearchResult {
 /// the least recomputation that fits (recompute_budget.h), unless the mode is fixed; with
 /// CostModel::paper none or full.
 ///
-/// Plans are compared with the config's parallelism.keep_weights. If that is none, the best plans
+/// Plans are compared with the run's parallelism.keep_weights. If that is none, the best plans
 /// then keep gathered weights where this fits and saves 2 % of the time, unless
 /// options.keep_weights forbids it, and not with CostModel::paper.
 ///
-/// config must be validated and resolved and have a vocab; its grid, micro_batch and recomputation
-/// are ignored. Throws UsageError if no grid can cut the model and the batch, or if the machine has
-/// no rates for the config's type.
-SearchResult search(const Config& config, const Machine& machine, const SearchOptions& options);
+/// The run's grid, micro_batch and recomputation are ignored. Throws UsageError if no grid can cut
+/// the model and the batch, or if the machine has no rates for the run's type.
+SearchResult search(const PreparedRun& run, const Machine& machine, const SearchOptions& options);
 
-/// config with the plan's settings, for `axonn train`.
-Config planned(Config config, const Plan& plan);
+/// The run with the plan's settings, for `axonn train`.
+PreparedRun planned(const PreparedRun& run, const Plan& plan);
 
 /// The least of devices · 2, · 4, ... up to `most` on which some grid fits; 0: none.
-int devices_that_fit(const Config& config, const Machine& machine, SearchOptions options,
+int devices_that_fit(const PreparedRun& run, const Machine& machine, SearchOptions options,
                      int most = 1 << 17);
 
 }  // namespace axonn

@@ -22,10 +22,12 @@ PreparedRun prepared_model(Config config) {
   return PreparedRun(std::move(config));
 }
 
-PreparedRun still_prepared(Config config) {
-  const ParallelismConfig& p = config.parallelism;
-  AXONN_CHECK(p.named_grid.empty(), "parallelism.grid is still \"", p.named_grid,
-              "\"; prepare the run with prepared(config)");
+PreparedRun PreparedRun::with(const std::function<void(Config& config)>& change) const {
+  Config config = config_;
+  change(config);
+  const std::string& grid = config.parallelism.named_grid;
+  AXONN_CHECK(grid.empty() || grid == config_.parallelism.named_grid, "parallelism.grid became \"",
+              grid, "\"; prepare the run with prepared(config)");
   const ModelConfig& m = config.model;
   AXONN_CHECK(
       m.vocab > 0 && (architecture_of(m.family) || (m.layers > 0 && m.hidden > 0 && m.heads > 0)),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <utility>
 
 #include "axonn/run/config/config.h"
@@ -13,11 +14,15 @@ class PreparedRun {
   const Config& config() const { return config_; }
   const Config* operator->() const { return &config_; }
 
+  /// This run after a change of values that no other one follows from, such as a grid's extents
+  /// with the micro-batch, overlap, recomputation, folders. Throws Error if a size or the grid is
+  /// missing then.
+  PreparedRun with(const std::function<void(Config& config)>& change) const;
+
  private:
   explicit PreparedRun(Config config) : config_(std::move(config)) {}
   friend PreparedRun prepared(Config config);
   friend PreparedRun prepared_model(Config config);
-  friend PreparedRun still_prepared(Config config);
 
   Config config_;
 };
@@ -31,9 +36,5 @@ PreparedRun prepared(Config config);
 /// from others are filled in, settings of the training do not count. Throws UsageError as
 /// with_vocab().
 PreparedRun prepared_model(Config config);
-
-/// A variant of a prepared run in which no value became incomplete, such as one on another grid
-/// with its micro-batch. Throws Error, with the function to call, if a size or the grid is missing.
-PreparedRun still_prepared(Config config);
 
 }  // namespace axonn

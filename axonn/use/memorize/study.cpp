@@ -80,28 +80,33 @@ void add_training(const std::string& folder, bool is_goldfish, RecitationRun& ru
   if (is_goldfish) run.kept_fraction = kept / static_cast<double>(steps);
 }
 
+/// The run of which all trainings of a study are variants.
+PreparedRun run_of_study(const PreparedRun& run, const MemorizeConfig& memorize) {
+  return run.with([&](Config& config) {
+    // The same in all trainings, of which the warm-up has fewer steps.
+    config.lr_scheduler.warmup_steps = warmup_steps(config);
+    config.lr_scheduler.warmup_ratio = 0;
+    // The study's files name its own values.
+    const FurtherSection own = memorize_section(std::make_shared<MemorizeConfig>(memorize));
+    std::erase_if(config.further, [&](const auto& one) { return one.name == own.name; });
+    config.further.push_back(own);
+  });
+}
+
 /// One rank of a study.
 class Study {
  public:
-  Study(const Config& config, const MemorizeConfig& memorize, Communicator& world,
+  Study(const PreparedRun& run, const MemorizeConfig& memorize, Communicator& world,
         const TrainOptions& options, ReportOrigin origin)
-      : config_(config),
+      : run_(run_of_study(run, memorize)),
         memorize_(memorize),
         world_(world),
         options_(options),
         origin_(std::move(origin)),
-        tokenizer_(make_tokenizer(config.data.tokenizer)),
-        arms_(arms_of(config, memorize)),
+        tokenizer_(make_tokenizer(run->data.tokenizer)),
+        arms_(arms_of(run.config(), memorize)),
         controls_(controls_of(arms_)),
-        variants_(variants_of(memorize)) {
-    // The same in all trainings, of which the warm-up has fewer steps.
-    config_.lr_scheduler.warmup_steps = warmup_steps(config_);
-    config_.lr_scheduler.warmup_ratio = 0;
-    // The study's files name its own values.
-    const FurtherSection own = memorize_section(std::make_shared<MemorizeConfig>(memorize));
-    std::erase_if(config_.further, [&](const auto& one) { return one.name == own.name; });
-    config_.further.push_back(own);
-  }
+        variants_(variants_of(memorize)) {}
 
   std::optional<MemorizationReport> run() {
     check_near(recite_options(), tokenizer_->vocab_size());
@@ -146,7 +151,7 @@ class Study {
     if (!lock_->warning().empty()) say("warning: " + lock_->warning());
     const std::string path = config_.output.dir + "/study.json", mine = identity_of(config_);
     // A start that failed before its first training has left nothing to keep.
-    const bool begun = std::filesystem::exists(config_of(1, {}).output.dir) ||
+    const bool begun = std::filesystem::exists(run_of(1, {})->output.dir) ||
                        std::filesystem::exists(config_.output.dir + "/report.json");
     if (begun && std::filesystem::exists(path) && read_text(path) != mine)
       refuse(config_.output.dir, " holds another study (see ", path,
@@ -162,10 +167,10 @@ class Study {
   std::string progress(std::int64_t trial, const std::optional<StudyVariant>& variant);
 
   TrialPlan plan_of(std::int64_t trial);
-  Config config_of(std::int64_t trial, const std::optional<StudyVariant>& variant) const;
+  PreparedRun run_of(std::int64_t trial, const std::optional<StudyVariant>& variant) const;
   bool run_one(std::int64_t trial, const StudyVariant& variant, const TrialPlan& plan);
   bool warm_up(std::int64_t trial);
-  TrainEnd train_one(const Config& config, TrainOptions options);
+  TrainEnd train_one(const PreparedRun& run, TrainOptions options);
   TrainOptions options_of(const TrialPlan& plan, const Config& config);
   ReciteOptions recite_options() const;
   void ask(Training& training, const TrialDocuments& documents, RecitationRun& run);
@@ -175,7 +180,8 @@ class Study {
   RecitationRun finished_run(const std::string& file) const;
   MemorizationReport make_report() const;
 
-  Config config_;
+  const PreparedRun run_;
+  const Config& config_ = run_.config();
   std::optional<FolderLock> lock_;  // on rank 0
   const MemorizeConfig& memorize_;
   Communicator& world_;
@@ -216,25 +222,27 @@ std::string Study::progress(std::int64_t trial, const std::optional<StudyVariant
 }
 
 /// variant: none for the warm-up.
-Config Study::config_of(std::int64_t trial, const std::optional<StudyVariant>& variant) const {
-  Config run = config_;
-  run.training.seed += trial - 1;
-  run.output.dir =
-      fmt::format("{}/trial-{}-{}", config_.output.dir, trial, variant ? variant->folder : kWarmup);
-  run.checkpoint.resume = "auto";
-  run.output.overwrite = true;  // parts of a run that has no checkpoint yet
-  if (!variant || variant->loss != kGoldfish) run.training.goldfish.k = 0;
-  if (!variant) run.training.steps = config_.lr_scheduler.warmup_steps;
-  if (variant && !variant->schedule.empty()) run.lr_scheduler.kind = schedule_of(variant->schedule);
-  if (variant && memorize_.average_last > 0) {
-    run.checkpoint.every = memorize_.average_every;
-    run.checkpoint.keep = memorize_.average_last;
-  }
-  return run;
+PreparedRun Study::run_of(std::int64_t trial, const std::optional<StudyVariant>& variant) const {
+  return run_.with([&](Config& run) {
+    run.training.seed += trial - 1;
+    run.output.dir = fmt::format("{}/trial-{}-{}", config_.output.dir, trial,
+                                 variant ? variant->folder : kWarmup);
+    run.checkpoint.resume = "auto";
+    run.output.overwrite = true;  // parts of a run that has no checkpoint yet
+    if (!variant || variant->loss != kGoldfish) run.training.goldfish.k = 0;
+    if (!variant) run.training.steps = config_.lr_scheduler.warmup_steps;
+    if (variant && !variant->schedule.empty())
+      run.lr_scheduler.kind = schedule_of(variant->schedule);
+    if (variant && memorize_.average_last > 0) {
+      run.checkpoint.every = memorize_.average_every;
+      run.checkpoint.keep = memorize_.average_last;
+    }
+  });
 }
 
 TrialPlan Study::plan_of(std::int64_t trial) {
-  const Config config = config_of(trial, variants_.front());
+  const PreparedRun run = run_of(trial, variants_.front());
+  const Config& config = run.config();
   FoundDocuments found;
   if (!memorize_.documents.empty()) {
     // Rank 0 encodes the documents into the cache first; the other ranks read the cache.
@@ -321,18 +329,18 @@ void Study::measure(Training& training, const TrialDocuments& documents, std::in
   if (first()) append_point(training.model.config().output.dir, point);
 }
 
-TrainEnd Study::train_one(const Config& config, TrainOptions options) {
+TrainEnd Study::train_one(const PreparedRun& run, TrainOptions options) {
   options.describe = !std::exchange(described_, true);
   options.part_of_more = true;
-  return train(still_prepared(config), world_, options);
+  return train(run, world_, options);
 }
 
 /// The steps that all variants of a trial share. Returns false if it was asked to stop.
 bool Study::warm_up(std::int64_t trial) {
   if (warmed_up_ == trial) return true;
-  const Config shared = config_of(trial, {});
+  const PreparedRun shared = run_of(trial, {});
   say(fmt::format("trial {} of {}, warm-up, steps 1 to {}: {}\n{}", trial, memorize_.trials,
-                  format_count(shared.training.steps), shared.output.dir, progress(trial, {})));
+                  format_count(shared->training.steps), shared->output.dir, progress(trial, {})));
   if (train_one(shared, options_) == TrainEnd::stopped) return false;
   warmed_up_ = trial;
   return true;
@@ -370,7 +378,8 @@ TrainOptions Study::options_of(const TrialPlan& plan, const Config& config) {
 
 /// Trains and tests one model, unless its results exist. Returns false if it was asked to stop.
 bool Study::run_one(std::int64_t trial, const StudyVariant& variant, const TrialPlan& plan) {
-  Config config = config_of(trial, variant);
+  const PreparedRun whole = run_of(trial, variant);
+  const Config& config = whole.config();
   const std::string file = config.output.dir + "/recitations.json",
                     average = config.output.dir + "/recitations-average.json";
   const bool averages = memorize_.average_last > 0;
@@ -383,10 +392,10 @@ bool Study::run_one(std::int64_t trial, const StudyVariant& variant, const Trial
   }
   const std::int64_t warmup = config_.lr_scheduler.warmup_steps;
   const bool begun = everywhere(first() && has_checkpoint(config.output.dir + "/checkpoints"));
-  if (!begun) config.checkpoint.resume = "";
+  std::string resume = begun ? config.checkpoint.resume : "";
   if (!begun && warmup > 0) {  // the part of a trial that all variants share
     if (!warm_up(trial)) return false;
-    config.checkpoint.resume = config_of(trial, {}).output.dir + "/checkpoints";
+    resume = run_of(trial, {})->output.dir + "/checkpoints";
   }
   say(fmt::format("trial {} of {}, {}, steps {} to {}: {}\n{}", trial, memorize_.trials,
                   variant.schedule.empty() ? variant.loss + " loss" : variant.name,
@@ -403,7 +412,8 @@ bool Study::run_one(std::int64_t trial, const StudyVariant& variant, const Trial
     ask(training, plan.documents, run);
     if (averages) ask_average(training, plan.documents, mean);
   };
-  if (train_one(config, std::move(options)) == TrainEnd::stopped) return false;
+  const PreparedRun left = whole.with([&](Config& one) { one.checkpoint.resume = resume; });
+  if (train_one(left, std::move(options)) == TrainEnd::stopped) return false;
   if (!first()) return true;
   add_training(config.output.dir, variant.loss == kGoldfish, run);
   run.curve = read_curve(config.output.dir);
@@ -460,7 +470,7 @@ std::optional<MemorizationReport> run_study(const PreparedRun& run, const Memori
                                             Communicator& world, const TrainOptions& options,
                                             const ReportOrigin& origin) {
   validate_study(run.config(), memorize);
-  return Study(run.config(), memorize, world, options, origin).run();
+  return Study(run, memorize, world, options, origin).run();
 }
 
 }  // namespace axonn

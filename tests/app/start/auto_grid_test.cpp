@@ -47,7 +47,7 @@ Chosen choose(Config config, int ranks) {
                 .policies = std::vector<CollectivePolicy>(ranks)};
   run_ranks(ranks, [&](Communicator& world) {
     const auto tell = [&](const std::string& line) { chosen.lines.push_back(line); };
-    chosen.configs[world.rank()] = with_chosen_grid(resolved(config), world, tell).config();
+    chosen.configs[world.rank()] = with_chosen_grid(prepared(config), world, tell).config();
     chosen.policies[world.rank()] = world.policy();
     if (world.rank() == 0) chosen.noted = world.noted_progress();
   });
@@ -66,7 +66,7 @@ TEST(AutoGrid, AllRanksGetTheSearchsBestPlan) {
   const Config config = planned_config(folder_of("first"));
   const Chosen chosen = choose(config, 8);
   const Plan best =
-      search(resolved(config), read_machine("perlmutter"), {.devices = 8}).plans.front();
+      search(prepared(config), read_machine("perlmutter"), {.devices = 8}).plans.front();
   for (const Config& one : chosen.configs) {
     EXPECT_EQ(one.parallelism.grid(), best.grid);
     EXPECT_EQ(one.training.micro_batch, best.micro_batch);

@@ -67,7 +67,7 @@ json render(const ChatTemplate& chat, const Tokenizer& tokenizer, const std::str
   attempt([&] {
     const Conversation talk = Conversation::parse(*parse_chat_json(line)->dict(), "conversation");
     attempt([&] { encode(chat, tokenizer, talk, out); });
-    attempt([&] { out["fitted"] = chat.text(chat.fitted(talk), false).bytes(); });
+    attempt([&] { out["fitted"] = chat.text(chat.fit_to_template(talk), false).bytes(); });
     attempt([&] { out["prompt"] = chat.text(talk, true).bytes(); });
     attempt([&] { out["all"] = chat.text(talk, false).bytes(); });
   });

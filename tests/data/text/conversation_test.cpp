@@ -21,7 +21,7 @@ std::string text_of(const std::string& source, const std::string& json) {
   const ChatTemplate chat(make_tokenizer("bytes"), {{{"default", "own", source}}});
   Conversation talk = conversation_of(json);
   talk.normalize();
-  return chat.text(chat.fitted(talk), false).bytes();
+  return chat.text(chat.fit_to_template(talk), false).bytes();
 }
 
 std::string text_of_call(const std::string& arguments) {

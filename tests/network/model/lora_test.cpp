@@ -179,7 +179,7 @@ std::int64_t count(const ModelConfig& model, const std::string& layer,
   config.training.global_batch = config.training.micro_batch = 2;
   config.parallelism.x = config.parallelism.y = 2;
   std::int64_t found = 0;
-  for (const auto& event : dry_step(resolved(config), 0, {.recording = true}).recording.events) {
+  for (const auto& event : dry_step(prepared(config), 0, {.recording = true}).recording.events) {
     if (const auto* op = std::get_if<Recording::Compute>(&event))
       found += op->layer == layer && op->operation == operation;
     if (const auto* start = std::get_if<Recording::Start>(&event))

@@ -62,7 +62,8 @@ TEST(DryRun, OfAnyOf32768RanksReportsItsPlaceAndTheModelsSize) {
     EXPECT_EQ(run.parameters, 124'439'808);
     EXPECT_EQ(run.checkpoint_bytes, 124'439'808 * std::int64_t{12});
     EXPECT_THAT(run.place, StartsWith("rank " + std::to_string(rank) + " (x "));
-    EXPECT_THAT(to_text(run, config), HasSubstr("on this rank at the peak of a step: exact\n"));
+    EXPECT_THAT(to_text(run, prepared(config)),
+                HasSubstr("on this rank at the peak of a step: exact\n"));
   }
 }
 
@@ -135,15 +136,16 @@ TEST(DryRun, ComparesTheMemoryOfAllRanksThatShareItWithWhatThereIs) {
   DryRun run = with(limits);
   EXPECT_EQ(run.fault, "");
   EXPECT_THAT(run.needs, testing::ContainsRegex("4 ranks need .* of the .* of this machine"));
-  EXPECT_THAT(to_text(run, config), HasSubstr("No problem found"));
+  EXPECT_THAT(to_text(run, prepared(config)), HasSubstr("No problem found"));
   limits.free_bytes = limits.device_bytes - 1;
   EXPECT_THAT(with(limits).warnings, testing::ElementsAre(HasSubstr("are free now")));
-  EXPECT_THAT(to_text(with(limits), config), HasSubstr("No fault found, but see the warnings: "));
+  EXPECT_THAT(to_text(with(limits), prepared(config)),
+              HasSubstr("No fault found, but see the warnings: "));
   --limits.device_bytes;
   run = with(limits);
   EXPECT_THAT(run.fault, AllOf(HasSubstr("too little memory: 4 ranks need "),
                                HasSubstr("parallelism.machine")));
-  EXPECT_THAT(to_text(run, config), Not(HasSubstr("found")));
+  EXPECT_THAT(to_text(run, prepared(config)), Not(HasSubstr("found")));
 
   limits = {.device = "a GPU", .device_bytes = peak, .host_bytes = 1, .one = false};
   EXPECT_THAT(with(limits).fault, HasSubstr("of the 1B of this machine"));
@@ -160,11 +162,11 @@ TEST(DryRun, OfARunHereCountsItsRanksAndRefusesWhatExceedsTheMachine) {
   MemoryLimits limits = limits_here(config);
   EXPECT_EQ(limits.ranks_on_device, 4);
   EXPECT_EQ(static_cast<double>(limits.device_bytes), std::floor(total_memory()));
-  EXPECT_NO_THROW(refuse_too_large(config, {}));
-  limits.device_bytes = 4 * dry_step(config, 0).memory.peak_bytes;
-  EXPECT_NO_THROW(refuse_too_large(config, limits));
+  EXPECT_NO_THROW(refuse_too_large(prepared(config), {}));
+  limits.device_bytes = 4 * dry_step(prepared(config), 0).memory.peak_bytes;
+  EXPECT_NO_THROW(refuse_too_large(prepared(config), limits));
   --limits.device_bytes;
-  EXPECT_THROW(refuse_too_large(config, limits), Error);
+  EXPECT_THROW(refuse_too_large(prepared(config), limits), Error);
 }
 
 TEST(DryRun, OpensTheWeightsAndSaysWhatIsWrongWithThem) {
@@ -227,9 +229,9 @@ TEST(DryRun, CountsTheStepsOfEpochsOrSaysThatTheyNeedTheData) {
   config.training.epochs = 3;
   const DryRun run = dry_run(prepared(config), 0);
   EXPECT_EQ(run.steps, 28);  // of 12: three times 112 sequences
-  EXPECT_THAT(to_text(run, resolved(config)), HasSubstr("; 28 steps are 3.00 epochs\n"));
+  EXPECT_THAT(to_text(run, prepared(config)), HasSubstr("; 28 steps are 3.00 epochs\n"));
   config.data = {.text = {"/no/such/file"}};
-  EXPECT_THAT(to_text(dry_run(prepared(config), 0), resolved(config)),
+  EXPECT_THAT(to_text(dry_run(prepared(config), 0), prepared(config)),
               HasSubstr("; 3 epochs, whose steps are not known without the data\n"));
 }
 
@@ -248,7 +250,7 @@ TEST(DryRun, ShowsTheFirstSampleOfTheRankAndItsTargetsShiftedByOne) {
               StartsWith("sequence 4 of step 1: token 24 of "));
   config.training.global_batch = 4;
   const DryRun padded = dry_run(prepared(config), 5);
-  EXPECT_THAT(to_text(padded, config),
+  EXPECT_THAT(to_text(padded, prepared(config)),
               HasSubstr("4 sequences of 8 tokens and 2 of padding, 1 at a time on each"));
   EXPECT_THAT(padded.sample, StartsWith("sequence 4 of step 1: ")) << "its ids are computed";
   EXPECT_THAT(test::names_in(folder.path()), testing::ElementsAre("text.txt"));
@@ -281,7 +283,7 @@ TEST(DryRun, NamesTheCheckpointToResumeFromAndRejectsAnotherModels) {
   train_on_threads(config);
   config.checkpoint.resume = "auto";
   EXPECT_EQ(dry_run(prepared(config), 0).resumes_from, folder / "checkpoints/step-10");
-  EXPECT_THAT(to_text(dry_run(prepared(config), 0), resolved(config)),
+  EXPECT_THAT(to_text(dry_run(prepared(config), 0), prepared(config)),
               AllOf(HasSubstr("step-10, at step 10 of 10: nothing to do"),
                     HasSubstr("without --dry-run has nothing to do")));
   Config other = config;
@@ -293,6 +295,6 @@ TEST(DryRun, NamesTheCheckpointToResumeFromAndRejectsAnotherModels) {
   other.checkpoint.changed_data = ChangedData::restart;
   EXPECT_EQ(dry_run(prepared(other), 0).fault, "");
   other.output.dir = folder / "new";
-  EXPECT_THAT(to_text(dry_run(prepared(other), 0), resolved(other)),
+  EXPECT_THAT(to_text(dry_run(prepared(other), 0), prepared(other)),
               HasSubstr("no checkpoint in " + other.output.dir + "/checkpoints: the run starts"));
 }

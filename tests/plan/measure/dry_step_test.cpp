@@ -41,7 +41,7 @@ Config gpt_640b() {
 }
 
 Recording recording_of(const Config& config, int rank = 0) {
-  return dry_step(resolved(config), rank, {.recording = true}).recording;
+  return dry_step(prepared(config), rank, {.recording = true}).recording;
 }
 
 template <typename T>
@@ -84,7 +84,8 @@ TEST(DrySteps, AreTheSameAfterStepsOfOtherConfigs) {
     for (const bool experts : {false, true}) {
       Config config = tiny();
       config.model.family = ModelFamily::llama;
-      config.model.experts = experts ? 6 : 0;
+      if (experts) config.model.experts = 6;
+      if (experts) config.model.experts_per_token = 2;
       config.training.dtype = DType::bf16;
       config.training.global_batch = 24;
       config = resolved(on_grid(config, grid));
@@ -102,7 +103,8 @@ TEST(DrySteps, AreTheSameAfterStepsOfOtherConfigs) {
               config.training.micro_batch = micro_batch;
               set_recomputed(config.activation_checkpoint, blocks);
               const DryStepOptions options{.recording = true, .most_micro_batches = micro_batches};
-              expect_equal(steps.step(config, options), dry_step(config, 0, options));
+              expect_equal(steps.step(prepared(config), options),
+                           dry_step(prepared(config), 0, options));
             }
     }
 }
@@ -147,7 +149,7 @@ TEST(DryStep, PeakEqualsARealRunsForLongTextWhereActivationsAndLogitsPrevail) {
   config.training.global_batch = 6;
   config.optimizer.kind = OptimizerKind::sgd;
   expect_dry_peak(prepared(config));
-  const MemoryParts parts = dry_step(resolved(config), 0).memory.peak_by;
+  const MemoryParts parts = dry_step(prepared(config), 0).memory.peak_by;
   EXPECT_GT(at(parts, MemoryUse::logits), 0);
   EXPECT_GT(at(parts, MemoryUse::activations), at(parts, MemoryUse::parameters));
 }
@@ -179,9 +181,9 @@ TEST(DryStep, PeakEqualsARealRunsForStateInFewBits) {
         config.optimizer.moments = moments;
         config.optimizer.sgd_momentum = 0.9;
         expect_dry_peak(prepared(config));
-        const std::int64_t peak = dry_step(resolved(config), 0).memory.peak_bytes;
+        const std::int64_t peak = dry_step(prepared(config), 0).memory.peak_bytes;
         config.optimizer.moments = MomentType::f32;
-        EXPECT_LT(peak, dry_step(resolved(config), 0).memory.peak_bytes);
+        EXPECT_LT(peak, dry_step(prepared(config), 0).memory.peak_bytes);
       }
 }
 
@@ -222,7 +224,7 @@ TEST(DryStep, MuonsMatricesTravelToTheirOwnersAndBack) {
   const std::int64_t c = config.model.hidden, layers = config.model.layers;
   std::int64_t bytes = 0, products = 0;
   for (int rank = 0; rank < 4; ++rank) {
-    const Recording recording = dry_step(resolved(config), rank, {.recording = true}).recording;
+    const Recording recording = dry_step(prepared(config), rank, {.recording = true}).recording;
     for (const auto& start : only<Recording::Start>(recording))
       if (start.label == "muon momentum") bytes += start.bytes;
     for (const auto& op : only<Recording::Compute>(recording))
@@ -304,7 +306,7 @@ TEST(DryStep, HoldsStateInTheTypesThatTheRunUses) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     Config config = tiny();
     config.training.dtype = dtype;
-    const MemoryParts live = dry_step(resolved(config), 0).memory.live_by;
+    const MemoryParts live = dry_step(prepared(config), 0).memory.live_by;
     const std::int64_t count = at(live, MemoryUse::parameters) / bytes_of(dtype);
     EXPECT_EQ(at(live, MemoryUse::gradients), 4 * count);
     EXPECT_EQ(at(live, MemoryUse::optimizer), (dtype == DType::f32 ? 8 : 12) * count);
@@ -314,7 +316,7 @@ TEST(DryStep, HoldsStateInTheTypesThatTheRunUses) {
 
 TEST(DryStep, Of640BParametersOn32768RanksHoldsOneRanksShare) {
   const Config config = gpt_640b();
-  const ArenaStats memory = dry_step(config, 31111).memory;
+  const ArenaStats memory = dry_step(prepared(config), 31111).memory;
   // 640e9 parameters cut over x, y and z take 2 + 4 bytes each; 12 more bytes are also cut over
   // data.
   const double each = 6.4e11 / (8 * 4 * 32);
@@ -385,10 +387,9 @@ TEST(DryStep, OverlapShowsInTheSchedule) {
 TEST(MadeUpInput, OfPackedDataHasPositionsAndStarts) {
   for (const bool packed : {false, true}) {
     Config config = tiny();
-    if (packed) config.data.jsonl = {"documents.jsonl"};
+    if (packed) config.data = {.jsonl = {"documents.jsonl"}, .tokenizer = "bytes"};
     const auto world = make_self();
-    Training training(still_prepared(resolved(config)), *world, make_cpu_backend(1),
-                      {.data = false});
+    Training training(prepared(config), *world, make_cpu_backend(1), {.data = false});
     const Config& made = training.model.config();
     const Tokens tokens = made_up_input(training.model).tokens_of(0);
     const std::int64_t count = made.training.micro_batch * made.training.seq_len;
@@ -401,13 +402,13 @@ TEST(MadeUpInput, OfPackedDataHasPositionsAndStarts) {
 TEST(DryStep, IsTheSameWithCudaGraphs) {
   Config config = tiny();
   config.training.cuda_graph = true;
-  EXPECT_EQ(dry_step(resolved(config), 0).memory.peak_bytes,
-            dry_step(resolved(tiny()), 0).memory.peak_bytes);
+  EXPECT_EQ(dry_step(prepared(config), 0).memory.peak_bytes,
+            dry_step(prepared(tiny()), 0).memory.peak_bytes);
 }
 
 TEST(DryStep, RejectsSizesThatTheGridCannotCut) {
   try {
-    dry_step(resolved(on_grid(tiny(), {.y = 5})), 0);
+    dry_step(prepared(on_grid(tiny(), {.y = 5})), 0);
     ADD_FAILURE() << "accepted";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("y must be one of 1, 2, 3, 4, 6, 8, 12, 24"));

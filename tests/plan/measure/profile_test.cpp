@@ -42,8 +42,7 @@ TEST(StepProfile, HasEveryOperationOfAStepOnce) {
         EXPECT_EQ(row.calls, static_cast<double>(static_cast<std::int64_t>(row.calls)));
       }
     // The CPU fuses no epilogue, as a dry step.
-    for (const auto& event :
-         dry_step(prepared(config).config(), 0, {.recording = true}).recording.events)
+    for (const auto& event : dry_step(prepared(config), 0, {.recording = true}).recording.events)
       if (const auto* const compute = std::get_if<Recording::Compute>(&event)) {
         want[compute->operation] += compute->count;
         want_flops += compute->flops;

@@ -116,8 +116,8 @@ TEST(RegisteredOptimizer, TrainsOnGridsAndResumesFromItsOwnState) {
 }
 
 TEST(RegisteredOptimizer, IsCountedInDrySteps) {
-  const DryStep dry =
-      dry_step(ready_to_dry_run(with_heavy_ball(tiny_config("unused"))), 0, {.recording = true});
+  const DryStep dry = dry_step(prepared(ready_to_dry_run(with_heavy_ball(tiny_config("unused")))),
+                               0, {.recording = true});
   int updates = 0;
   for (const auto& event : dry.recording.events)
     if (const auto* compute = std::get_if<Recording::Compute>(&event))
@@ -128,7 +128,7 @@ TEST(RegisteredOptimizer, IsCountedInDrySteps) {
 TEST(RegisteredOptimizer, ThatReadsItsValuesItselfCannotBePlannedAndSaysSo) {
   Config config = with_heavy_ball(tiny_config("unused"));
   config.optimizer.own_values["heavy_ball.raw"] = true;
-  EXPECT_THAT([&] { dry_step(ready_to_dry_run(config), 0); },
+  EXPECT_THAT([&] { dry_step(prepared(ready_to_dry_run(config)), 0); },
               ThrowsMessage<Error>(AllOf(HasSubstr("registered_test.cpp:"),
                                          HasSubstr("do not exist"), HasSubstr("on_host()"))));
 }

@@ -62,8 +62,8 @@ TEST(Estimate, OfADeepStepAgreesWithASimulationOfAllBlocks) {
   for (Config config : configs_of(small_gpt())) {
     SCOPED_TRACE(describe(config));
     config.model.layers = 24;
-    const StepTime whole = simulate_whole_step(config, round_machine()),
-                   estimated = estimate(config, round_machine()).time;
+    const StepTime whole = simulate_whole_step(prepared(config), round_machine()),
+                   estimated = estimate(prepared(config), round_machine()).time;
     EXPECT_NEAR(estimated.step_s, whole.step_s, kEnds * whole.step_s);
     EXPECT_NEAR(estimated.compute_s, whole.compute_s, kEnds * whole.step_s);
     EXPECT_NEAR(estimated.exposed_s() + estimated.compute_s, estimated.step_s, 1e-9 * whole.step_s);
@@ -82,11 +82,11 @@ TEST(Estimate, OfAStepWhoseLayersDifferAgreesWithASimulationOfAllBlocks) {
       config.model.layers = 24;
       config.model.dense_layers = dense;
       SCOPED_TRACE(describe(config));
-      const StepTime whole = simulate_whole_step(config, round_machine());
-      EXPECT_NEAR(estimate(config, round_machine()).time.step_s, whole.step_s,
+      const StepTime whole = simulate_whole_step(prepared(config), round_machine());
+      EXPECT_NEAR(estimate(prepared(config), round_machine()).time.step_s, whole.step_s,
                   kEnds * whole.step_s);
-      const auto peak = static_cast<double>(dry_step(config, 0).memory.peak_bytes);
-      EXPECT_NEAR(static_cast<double>(estimate_memory(config)), peak, kEnds * peak);
+      const auto peak = static_cast<double>(dry_step(prepared(config), 0).memory.peak_bytes);
+      EXPECT_NEAR(static_cast<double>(estimate_memory(prepared(config))), peak, kEnds * peak);
     }
 }
 
@@ -99,10 +99,11 @@ TEST(Estimate, OfAStepWhoseLayersHaveAWindowOrNotAgreesWithASimulationOfAllBlock
     config.model.full_layers.push_back(layer);
     config.model.nope_layers.push_back(layer);
   }
-  const StepTime whole = simulate_whole_step(config, round_machine());
-  EXPECT_NEAR(estimate(config, round_machine()).time.step_s, whole.step_s, kEnds * whole.step_s);
-  const auto peak = static_cast<double>(dry_step(config, 0).memory.peak_bytes);
-  EXPECT_NEAR(static_cast<double>(estimate_memory(config)), peak, kEnds * peak);
+  const StepTime whole = simulate_whole_step(prepared(config), round_machine());
+  EXPECT_NEAR(estimate(prepared(config), round_machine()).time.step_s, whole.step_s,
+              kEnds * whole.step_s);
+  const auto peak = static_cast<double>(dry_step(prepared(config), 0).memory.peak_bytes);
+  EXPECT_NEAR(static_cast<double>(estimate_memory(prepared(config))), peak, kEnds * peak);
 }
 
 TEST(Estimate, OfManyMicroBatchesAgreesWithASimulationOfAll) {
@@ -110,8 +111,8 @@ TEST(Estimate, OfManyMicroBatchesAgreesWithASimulationOfAll) {
   for (Config config : configs_of(small_gpt())) {
     config.training.micro_batch = 1;
     SCOPED_TRACE(describe(config));
-    const StepTime whole = simulate_whole_step(config, round_machine()),
-                   estimated = estimate(config, round_machine()).time;
+    const StepTime whole = simulate_whole_step(prepared(config), round_machine()),
+                   estimated = estimate(prepared(config), round_machine()).time;
     EXPECT_NEAR(estimated.step_s, whole.step_s, kEnds * whole.step_s);
     EXPECT_GE(config.training.global_batch, 4 * config.parallelism.z * config.parallelism.data);
   }
@@ -126,8 +127,8 @@ TEST(Estimate, OfKeptWeightsAgreesWithASimulationOfAllAndCountsEachGather) {
     const auto micro_batches = static_cast<double>(config.training.global_batch / grid.z);
     const auto gathers = [&](KeepWeights keep) {
       config.parallelism.keep_weights = keep;
-      const StepTime whole = simulate_whole_step(config, round_machine()),
-                     estimated = estimate(config, round_machine()).time;
+      const StepTime whole = simulate_whole_step(prepared(config), round_machine()),
+                     estimated = estimate(prepared(config), round_machine()).time;
       EXPECT_NEAR(estimated.step_s, whole.step_s, kEnds * whole.step_s) << describe(config);
       EXPECT_NEAR(estimated.alone_by.at("z all_gather"), whole.alone_by.at("z all_gather"),
                   kEnds * whole.alone_by.at("z all_gather"));
@@ -145,8 +146,8 @@ TEST(Estimate, OfComputeAloneIsExactUpToRounding) {
   Config config = small_gpt();
   config.model.layers = 17;
   config.training.micro_batch = 4;
-  const StepTime whole = simulate_whole_step(config, round_machine()),
-                 estimated = estimate(config, round_machine()).time;
+  const StepTime whole = simulate_whole_step(prepared(config), round_machine()),
+                 estimated = estimate(prepared(config), round_machine()).time;
   EXPECT_EQ(whole.exposed_s(), 0);
   EXPECT_NEAR(estimated.step_s, whole.step_s, 1e-9 * whole.step_s);
 }
@@ -162,10 +163,10 @@ TEST(Estimate, OfMemoryIsWithinThreePercentOfARealRun) {
             dtype == DType::bf16 ? KeepWeights::step : KeepWeights::none;
         SCOPED_TRACE(describe(config));
         const auto measured = peaks(config);
-        const auto estimated = static_cast<double>(estimate_memory(config));
+        const auto estimated = static_cast<double>(estimate_memory(prepared(config)));
         for (const std::int64_t bytes : measured)
           EXPECT_NEAR(estimated, static_cast<double>(bytes), 0.03 * static_cast<double>(bytes));
-        EXPECT_EQ(predict(config, round_machine()).memory_bytes, measured.front());
+        EXPECT_EQ(predict(prepared(config), round_machine()).memory_bytes, measured.front());
         ++combinations;
       }
   EXPECT_GE(combinations, 12);
@@ -175,7 +176,7 @@ TEST(Estimate, OfADeepModelsMemoryIsWithinThreePercent) {
   for (Config config : configs_of(small_gpt())) {
     SCOPED_TRACE(describe(config));
     config.model.layers = 40;
-    const auto exact = static_cast<double>(predict(config, round_machine()).memory_bytes);
-    EXPECT_NEAR(static_cast<double>(estimate_memory(config)), exact, 0.03 * exact);
+    const auto exact = static_cast<double>(predict(prepared(config), round_machine()).memory_bytes);
+    EXPECT_NEAR(static_cast<double>(estimate_memory(prepared(config))), exact, 0.03 * exact);
   }
 }

@@ -168,8 +168,9 @@ TEST(ReadMachine, KnowsARateForEveryMemoryBoundOperationOfAStep) {
     if (family == ModelFamily::llama) config.model.lora = {.rank = 2, .dropout = 0.1};
     config.training = {.steps = 1, .seq_len = 16, .global_batch = 4, .dtype = DType::bf16};
     config.optimizer.lr = 1e-3;
+    config.data.synthetic = 20'000;
     config.parallelism.set_grid({2, 2, 1, 1});
-    const Recording recording = dry_step(resolved(config), 0, {.recording = true}).recording;
+    const Recording recording = dry_step(prepared(config), 0, {.recording = true}).recording;
     ASSERT_FALSE(recording.events.empty());
     for (const Recording::Event& event : recording.events)
       if (const auto* operation = std::get_if<Recording::Compute>(&event))

@@ -70,8 +70,10 @@ TEST(Probe, AllRanksGetTheSameMachineWhichReadsBackUnchangedAndAllowsPlans) {
   config.model = {.layers = 4, .hidden = 64, .heads = 4, .vocab = 256};
   config.training = {.steps = 1, .seq_len = 16, .global_batch = 4, .micro_batch = 1};
   config.training.threads = 1;
+  config.data.synthetic = 20'000;
+  config.optimizer.lr = 1e-3;
   config.parallelism.set_grid({2, 1, 2, 1});
-  EXPECT_GT(estimate(resolved(config), machine).time.step_s, 0);
+  EXPECT_GT(estimate(prepared(config), machine).time.step_s, 0);
 }
 
 TEST(Probe, HasARateForEveryGroupShapeAndEveryRowwiseOperationOfAStep) {

@@ -95,7 +95,7 @@ struct Candidate {
 
 Candidate candidate(const PublishedRun& run, const GridShape& grid) {
   DryStep dry =
-      dry_step(published_config(run, grid), 0,
+      dry_step(prepared(published_config(run, grid)), 0,
                {.recording = true, .most_micro_batches = std::numeric_limits<int>::max()});
   return {grid, std::move(dry.recording)};
 }
@@ -282,6 +282,8 @@ Config published_config(const PublishedRun& run, const GridShape& grid) {
   config.parallelism.overlap.weights = run.overlap >= PublishedOverlap::weights;
   config.parallelism.overlap.data = false;
   config.activation_checkpoint.mode = RecomputeMode::full;
+  config.data.synthetic = 1;  // without effect on a step's time, but a run needs data and a rate
+  config.optimizer.lr = 1;
   return resolved(config);
 }
 

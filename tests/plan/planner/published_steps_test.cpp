@@ -82,10 +82,10 @@ TEST(PublishedSteps, LieInTheRangeOfPlansThatComputeNothingAgain) {
       step.machine = machine;
       step.recompute = RecomputeMode::none;
       step.values = {};
-      const Config config = published().config_of(step);
+      const PreparedRun run = published().run_of(step);
       Machine planned = published().machine_of(step);
       planned.program = {};
-      const auto [least, most] = planned.range_of(estimate(config, planned).time.step_s);
+      const auto [least, most] = planned.range_of(estimate(run, planned).time.step_s);
       for (const double tokens : {5605.0, 5762.0, 6667.0, 7000.0}) {
         step.tokens_per_s = tokens;
         EXPECT_GE(step.seconds(), least) << machine << ' ' << devices;
@@ -106,7 +106,7 @@ TEST(PublishedSteps, TheJitterOfDgxIsFittedToThreeThatGrowWithTheDevices) {
     const auto seconds = [&](const PublishedStep& step) {
       Machine machine = published().machine_of(step);
       machine.jitter_s *= jitter_times;
-      return estimate(published().config_of(step), machine).time.step_s;
+      return estimate(published().run_of(step), machine).time.step_s;
     };
     double sum = 0;
     for (const auto& [program, model, from, to] : kGrowths) {
@@ -125,22 +125,22 @@ TEST(PublishedSteps, TheJitterOfDgxIsFittedToThreeThatGrowWithTheDevices) {
 
 TEST(PublishedSteps, HaveTheBlocksOfLogitsOfTheirMachinesDevice) {
   const PublishedStep& step = published_step("LLMQ", "qwen2.5-0.5b", 1);
-  Config config = published().config_of(step);
-  EXPECT_EQ(config.parallelism.device, DeviceKind::cuda);
-  const Prediction on_gpu = estimate(config, published().machine_of(step));
-  config.parallelism.device = DeviceKind::automatic;
-  const Prediction on_processor = estimate(config, published().machine_of(step));
+  PreparedRun run = published().run_of(step);
+  EXPECT_EQ(run->parallelism.device, DeviceKind::cuda);
+  const Prediction on_gpu = estimate(run, published().machine_of(step));
+  run = run.with([](Config& config) { config.parallelism.device = DeviceKind::automatic; });
+  const Prediction on_processor = estimate(run, published().machine_of(step));
   EXPECT_GT(on_gpu.memory_bytes, on_processor.memory_bytes + (1 << 29));
   EXPECT_LT(on_gpu.time.step_s, 0.95 * on_processor.time.step_s);
 }
 
 TEST(PublishedSteps, TakeLongerWithTheHabitsOfTheirPrograms) {
   const PublishedStep& step = published_step("torchtitan, eager", "llama-3-8b", 8);
-  const Config config = published().config_of(step);
+  const PreparedRun run = published().run_of(step);
   const auto seconds = [&](const OtherProgram& habits) {
     Machine machine = published().machine_of(step);
     machine.program = habits;
-    return estimate(config, machine).time;
+    return estimate(run, machine).time;
   };
   const StepTime own = seconds({}), thrice = seconds({.name = "another", .rowwise_passes = 3});
   EXPECT_GT(thrice.step_s, 1.05 * own.step_s);
@@ -149,24 +149,24 @@ TEST(PublishedSteps, TakeLongerWithTheHabitsOfTheirPrograms) {
 
 TEST(PublishedSteps, InFp8ConvertTheOperandsOfProductsInsideBlocks) {
   const PublishedStep& step = published_step("torchtitan, compiled, FP8", "llama-3-8b", 32);
-  const Config config = published().config_of(step);
+  const PreparedRun run = published().run_of(step);
   Machine machine = published().machine_of(step);
-  const double in_fp8 = estimate(config, machine).time.step_s;
+  const double in_fp8 = estimate(run, machine).time.step_s;
   machine.program.products = BlockProducts::bf16;
-  EXPECT_GT(estimate(config, machine).time.step_s, 1.2 * in_fp8);
+  EXPECT_GT(estimate(run, machine).time.step_s, 1.2 * in_fp8);
   machine.bf16 = machine.fp8;  // also logits, and nothing is converted
-  EXPECT_LT(estimate(config, machine).time.step_s, 0.95 * in_fp8);
+  EXPECT_LT(estimate(run, machine).time.step_s, 0.95 * in_fp8);
 }
 
 TEST(PublishedSteps, InMxfp8AndNvfp4ConvertAScaleWithEachBlock) {
   PublishedStep step = published_step("Megatron-Bridge, MXFP8", "llama-3-8b", 8);
   step.machine = "gb300-nvl72";
-  const Config config = published().config_of(step);
+  const PreparedRun run = published().run_of(step);
   Machine machine = published().machine_of(step);
   machine.fp4 = machine.fp8;
   const auto seconds = [&](BlockProducts type) {
     machine.program.products = type;
-    return estimate(config, machine).time.step_s;
+    return estimate(run, machine).time.step_s;
   };
   const double fp8 = seconds(BlockProducts::fp8);
   // Written bytes for each element: 1, 1 + 1/32, and 1/2 + 1/16; 2 are read.
@@ -179,8 +179,8 @@ TEST(PublishedSteps, InMxfp8AndNvfp4ConvertAScaleWithEachBlock) {
 TEST(PublishedSteps, WithWholeWeightsGatherAndSumThemOnceAStep) {
   PublishedStep step = published_step("Megatron-Bridge, FP8", "qwen3-30b-a3b", 16);
   const auto alone = [&](const char* what) {
-    const Config config = published().config_of(step);
-    return estimate(config, published().machine_of(step)).time.alone_by.at(what);
+    const PreparedRun run = published().run_of(step);
+    return estimate(run, published().machine_of(step)).time.alone_by.at(what);
   };
   const double gathers = alone("z all_gather"), sums = alone("z reduce_scatter");
   step.whole_weights = false;
@@ -193,8 +193,8 @@ TEST(PublishedSteps, SendARowOnceToANodeWhereSeveralExpertsWantIt) {
   // Two nodes, 8 choices: 4 are on the other node, and at least one of them with 1 - 1/256.
   EXPECT_NEAR(published().machine_of(step).program.node_rows, (1 - 1.0 / 256) / 4, 1e-12);
   const auto seconds = [&] {
-    const Config config = published().config_of(step);
-    return estimate(config, published().machine_of(step)).time.step_s;
+    const PreparedRun run = published().run_of(step);
+    return estimate(run, published().machine_of(step)).time.step_s;
   };
   const double once = seconds();
   step.rows_once = false;

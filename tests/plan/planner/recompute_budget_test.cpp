@@ -33,10 +33,10 @@ Config budget_config(const std::string& folder = "unused") {
   return config;
 }
 
-std::int64_t peak_of(const Config& config) { return dry_step(config, 0).memory.peak_bytes; }
+std::int64_t peak_of(const PreparedRun& run) { return dry_step(run, 0).memory.peak_bytes; }
 
-RecomputedBlocks blocks_of(const Config& config) {
-  return recomputed_blocks(config.activation_checkpoint);
+RecomputedBlocks blocks_of(const PreparedRun& run) {
+  return recomputed_blocks(run->activation_checkpoint);
 }
 
 }  // namespace
@@ -54,16 +54,16 @@ TEST(RecomputeBudget, TheLeastSecondsOfOtherGridsAreThoseOfTheirShareOfTheValues
   Config one = resolved(budget_config());
   one.parallelism.set_grid({});
   one.training.micro_batch = one.training.global_batch;
-  const RecomputeLevels levels(one, machine_of(one), RecomputeSets::nested);
+  const RecomputeLevels levels(prepared(one), machine_of(one), RecomputeSets::nested);
   const RecomputePlan& last = levels.plans().back();
   const std::int64_t all = last.saved_bytes * one.model.layers / 2;  // of two blocks
-  const double most = levels.least_seconds(one, all);
+  const double most = levels.least_seconds(prepared(one), all);
   EXPECT_NEAR(most, last.seconds * 2, 1e-9 * most) << "four blocks";
-  EXPECT_EQ(levels.least_seconds(one, 0), 0);
-  EXPECT_EQ(levels.least_seconds(one, 2 * all), most) << "no more can be saved";
+  EXPECT_EQ(levels.least_seconds(prepared(one), 0), 0);
+  EXPECT_EQ(levels.least_seconds(prepared(one), 2 * all), most) << "no more can be saved";
   double before = 0;
   for (int i = 1; i <= 10; ++i) {
-    const double seconds = levels.least_seconds(one, all * i / 10);
+    const double seconds = levels.least_seconds(prepared(one), all * i / 10);
     EXPECT_GE(seconds, before);
     before = seconds;
   }
@@ -71,12 +71,12 @@ TEST(RecomputeBudget, TheLeastSecondsOfOtherGridsAreThoseOfTheirShareOfTheValues
   Config two = one;
   two.parallelism.set_grid({.x = 2});
   two.training.micro_batch /= 2;
-  EXPECT_NEAR(levels.least_seconds(two, all / 4), most / 2, 1e-9 * most);
+  EXPECT_NEAR(levels.least_seconds(prepared(two), all / 4), most / 2, 1e-9 * most);
 }
 
 TEST(RecomputeBudget, LevelsBeginWithNothingEndWithEverythingAndGiveTwoPlansAtMost) {
-  const Config config = resolved(budget_config());
-  const RecomputeLevels levels(config, machine_of(config));
+  const PreparedRun run = prepared(budget_config());
+  const RecomputeLevels levels(run, machine_of(run.config()));
   const auto& plans = levels.plans();
   ASSERT_GE(plans.size(), 4);
   for (std::size_t i = 1; i < plans.size(); ++i) {
@@ -94,14 +94,14 @@ TEST(RecomputeBudget, LevelsBeginWithNothingEndWithEverythingAndGiveTwoPlansAtMo
 TEST(RecomputeBudget, NestedSetsAreCloseToTheBestOfAll) {
   Config config = budget_config();
   config.model.qk_norm = QkNormKind::head;
-  config = resolved(config);
+  const PreparedRun run = prepared(config);
   const Machine machine = machine_of(config);
-  const RecomputeLevels all(config, machine), nested(config, machine, RecomputeSets::nested);
+  const RecomputeLevels all(run, machine), nested(run, machine, RecomputeSets::nested);
   const double most = all.more_seconds(all.last());
   for (int part = 1; part <= 8; ++part) {
     const std::int64_t budget =
         peak_of(all.at(0)) - part * (peak_of(all.at(0)) - peak_of(all.at(all.last()))) / 8;
-    const auto fits = [&](const Config& one) { return peak_of(one) <= budget; };
+    const auto fits = [&](const PreparedRun& one) { return peak_of(one) <= budget; };
     const std::int64_t best = all.least(fits, all.about(budget)),
                        close = nested.least(fits, nested.about(budget));
     EXPECT_LE(peak_of(nested.at(close)), budget);
@@ -110,16 +110,16 @@ TEST(RecomputeBudget, NestedSetsAreCloseToTheBestOfAll) {
 }
 
 TEST(RecomputeBudget, TheLeastLevelDoesNotDependOnTheGuess) {
-  const Config config = resolved(budget_config());
-  const RecomputeLevels levels(config, machine_of(config));
+  const PreparedRun run = prepared(budget_config());
+  const RecomputeLevels levels(run, machine_of(run.config()));
   std::map<std::string, std::int64_t> numbers;
   for (std::int64_t level = 0; level <= levels.last(); ++level)
-    numbers[describe_recomputation(levels.at(level))] = level;
+    numbers[describe_recomputation(levels.at(level).config())] = level;
   for (std::int64_t want = 0; want <= levels.last() + 1; ++want) {
     int calls = 0;
-    const auto fits = [&](const Config& one) {
+    const auto fits = [&](const PreparedRun& one) {
       ++calls;
-      return numbers.at(describe_recomputation(one)) >= want;
+      return numbers.at(describe_recomputation(one.config())) >= want;
     };
     const std::int64_t least = std::min(want, levels.last());
     for (const std::int64_t guess : {std::int64_t{0}, least + 5, std::int64_t{1} << 40})
@@ -131,8 +131,8 @@ TEST(RecomputeBudget, TheLeastLevelDoesNotDependOnTheGuess) {
 }
 
 TEST(RecomputeBudget, TheLeastLevelWithinABudgetIsThatOfTryingAllInAFewDrySteps) {
-  const Config config = resolved(budget_config());
-  const RecomputeLevels levels(config, machine_of(config));
+  const PreparedRun run = prepared(budget_config());
+  const RecomputeLevels levels(run, machine_of(run.config()));
   std::vector<std::int64_t> peaks;
   for (std::int64_t level = 0; level <= levels.last(); ++level)
     peaks.push_back(peak_of(levels.at(level)));
@@ -142,7 +142,7 @@ TEST(RecomputeBudget, TheLeastLevelWithinABudgetIsThatOfTryingAllInAFewDrySteps)
     if (!std::ranges::all_of(peaks.begin() + first, peaks.end(), fits)) continue;
     for (const std::int64_t guess : {std::int64_t{0}, levels.about(budget), levels.last()}) {
       int calls = 0;
-      const auto peak = [&](const Config& one) {
+      const auto peak = [&](const PreparedRun& one) {
         ++calls;
         return peak_of(one);
       };
@@ -158,10 +158,10 @@ TEST(RecomputeBudget, EveryPlanHasThePeakOfTheRealStep) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
     Config config = budget_config();
     config.model.qk_norm = QkNormKind::head;
-    config = resolved(on_grid(config, grid));
-    const RecomputeLevels levels(config, machine_of(config));
+    config = on_grid(config, grid);
+    const RecomputeLevels levels(prepared(config), machine_of(config));
     for (std::int64_t level = 0; level <= levels.last(); level += 2)
-      expect_dry_peak(still_prepared(levels.at(level)));
+      expect_dry_peak(levels.at(level));
   }
 }
 
@@ -169,22 +169,22 @@ TEST(RecomputeBudget, IsKeptToTheByteByTheLeastLevel) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{.z = 2}}) {
     Config config = resolved(on_grid(budget_config(), grid));
     if (grid.x == 1) config.parallelism.keep_weights = KeepWeights::step;
-    const RecomputeLevels levels(config, machine_of(config));
-    std::int64_t least = peak_of(config);
+    const RecomputeLevels levels(prepared(config), machine_of(config));
+    std::int64_t least = peak_of(prepared(config));
     for (std::int64_t level = 0; level <= levels.last(); ++level) {
       const std::int64_t peak = peak_of(levels.at(level));
       if (level > 0 && peak >= least) continue;  // a lower level takes as little
       config.activation_checkpoint.budget = peak;
       const PreparedRun got = within_budget(prepared(config));
-      EXPECT_LE(peak_of(got.config()), peak) << level;
-      EXPECT_EQ(got->activation_checkpoint.peak_bytes, peak_of(got.config())) << level;
-      if (peak_of(got.config()) == peak && level > 0) {
+      EXPECT_LE(peak_of(got), peak) << level;
+      EXPECT_EQ(got->activation_checkpoint.peak_bytes, peak_of(got)) << level;
+      if (peak_of(got) == peak && level > 0) {
         EXPECT_THAT(describe_recomputation(got.config()), HasSubstr("budget"));
       }
       least = peak;
     }
     config.activation_checkpoint.budget = least;
-    EXPECT_EQ(peak_of(within_budget(prepared(config)).config()), least);
+    EXPECT_EQ(peak_of(within_budget(prepared(config))), least);
     config.activation_checkpoint.budget = least - 1;
     EXPECT_THAT([&] { within_budget(prepared(config)); },
                 testing::ThrowsMessage<UsageError>(testing::AllOf(
@@ -201,19 +201,19 @@ TEST(RecomputeBudget, HalfWayCostsLessThanHalfOfFullRecomputation) {
   const Machine machine = machine_of(config);
   Config full = config;
   full.activation_checkpoint.mode = RecomputeMode::full;
-  const auto seconds = [&](const Config& one) { return predict(one, machine).time.step_s; };
-  const double none = seconds(config);
-  config.activation_checkpoint.budget = (peak_of(config) + peak_of(full)) / 2;
-  const double half = seconds(within_budget(prepared(config)).config());
+  const auto seconds = [&](const PreparedRun& one) { return predict(one, machine).time.step_s; };
+  const double none = seconds(prepared(config));
+  config.activation_checkpoint.budget = (peak_of(prepared(config)) + peak_of(prepared(full))) / 2;
+  const double half = seconds(within_budget(prepared(config)));
   EXPECT_GT(half, none);
-  EXPECT_LT(half - none, 0.5 * (seconds(full) - none));
+  EXPECT_LT(half - none, 0.5 * (seconds(prepared(full)) - none));
 }
 
 TEST(RecomputeBudget, AllRanksTakeRankZerosChoice) {
-  const Config config = resolved(budget_config());
-  const RecomputeLevels levels(config, machine_of(config));
+  const PreparedRun run = prepared(budget_config());
+  const RecomputeLevels levels(run, machine_of(run.config()));
   run_ranks(2, [&](Communicator& world) {
-    const Config got = with_recomputation_of_rank_0(levels.at(5 + world.rank()), world).config();
+    const PreparedRun got = with_recomputation_of_rank_0(levels.at(5 + world.rank()), world);
     EXPECT_EQ(blocks_of(got).first, blocks_of(levels.at(5)).first);
     EXPECT_EQ(blocks_of(got).of_first, blocks_of(levels.at(5)).of_first);
     EXPECT_EQ(blocks_of(got).of_others, blocks_of(levels.at(5)).of_others);
@@ -223,8 +223,8 @@ TEST(RecomputeBudget, AllRanksTakeRankZerosChoice) {
 TEST(RecomputeBudget, ResumesToTheBitWithTheStoredPlan) {
   test::TemporaryPath folder;
   Config config = resolved(budget_config(folder / "straight"));
-  const RecomputeLevels levels(config, machine_of(config));
-  const Config straight = levels.at(levels.last() / 2);
+  const RecomputeLevels levels(prepared(config), machine_of(config));
+  const Config straight = levels.at(levels.last() / 2).config();
   train_on_threads(straight);
   for (Config resumed : {straight, config}) {  // the plan need not stay
     resumed.output.dir = folder / describe_recomputation(resumed);

@@ -23,7 +23,7 @@ namespace {
 
 PlanReport report_on(int devices, double memory_bytes = 1e12) {
   PlanReport asked{.model = "small",
-                   .config = small_gpt(),
+                   .run = prepared(small_gpt()),
                    .machine = round_machine(),
                    .options = {.devices = devices},
                    .result = {},
@@ -64,7 +64,7 @@ TEST(PlanReport, JsonHasThePlansBestFirstWithAllDocumentedKeys) {
     EXPECT_THAT(plan.at("activation_checkpoint").get<std::string>(),
                 testing::AnyOf("none", "full"));
     // Model flops over the time, over 8 devices of 2e14.
-    const double flops = 32 * 512 * model_flops_per_token(report.config.model, 512);
+    const double flops = 32 * 512 * model_flops_per_token(report.run->model, 512);
     EXPECT_NEAR(plan.at("pflops").get<double>(), flops / seconds * 1e-15,
                 1e-9 * flops / seconds * 1e-15);
     EXPECT_NEAR(plan.at("percent_of_peak").get<double>(), 100 * flops / seconds / 1.6e15, 1e-6);
@@ -79,7 +79,9 @@ TEST(PlanReport, HasNoPercentOfAnUnknownPeak) {
   EXPECT_TRUE(
       nlohmann::json::parse(to_json(report)).at("plans").at(0).at("percent_of_peak").is_null());
   report = report_on(1);
-  report.config.training.dtype = DType::f32;  // the peak is bf16's
+  report.run = report.run.with([](Config& config) {
+    config.training.dtype = DType::f32;  // the peak is bf16's
+  });
   EXPECT_EQ(flops_of(report, report.result.plans.front()).percent_of_peak, 0);
 }
 
@@ -95,7 +97,7 @@ TEST(PlanReport, SaysHowManySequencesOfAStepArePadding) {
   PlanReport asked = report_on(8);
   EXPECT_THAT(to_text(asked), Not(HasSubstr("padding")));
   asked.options.fixed = {1, 1, 4, 2, 1, 1};
-  asked.config.training.global_batch = 5;
+  asked.run = asked.run.with([](Config& config) { config.training.global_batch = 5; });
   EXPECT_THAT(to_text(make_plans(asked)),
               HasSubstr("(1 micro-batch of 1 sequence on each of 8 (z, data) coordinates; in all 3 "
                         "are padding)"));
@@ -106,9 +108,11 @@ TEST(PlanReport, HasTheFormulaOfNarayananForDenseModelsAlone) {
   EXPECT_GT(
       nlohmann::json::parse(to_json(report)).at("plans").at(0).at("narayanan_pflops").get<double>(),
       0);
-  report.config.model.experts = 4;
-  report.config.model.experts_per_token = 2;
-  report.config.model.expert_ffn = 64;
+  report.run = report.run.with([](Config& config) {
+    config.model.experts = 4;
+    config.model.experts_per_token = 2;
+    config.model.expert_ffn = 64;
+  });
   EXPECT_THAT(to_text(report), HasSubstr("hardware (Narayanan's formula, the AxoNN paper's, is"));
   const auto plan = nlohmann::json::parse(to_json(report)).at("plans").at(0);
   EXPECT_TRUE(plan.at("narayanan_pflops").is_null());
@@ -196,12 +200,13 @@ TEST(PlanReport, ExplainsASlowerPlanByTheLargestPartsOfTheDifference) {
 
 TEST(PlanReport, OverlapSavesTimeIfThereIsCommunicationToHide) {
   Config config = small_gpt();
-  const Plan plan{.grid = {.z = 8},
-                  .micro_batch = 4,
-                  .time = predict(planned(config, {.grid = {.z = 8}, .micro_batch = 4, .time = {}}),
-                                  round_machine())
-                              .time};
-  const auto saved = savings(config, round_machine(), plan);
+  const Plan plan{
+      .grid = {.z = 8},
+      .micro_batch = 4,
+      .time = predict(planned(prepared(config), {.grid = {.z = 8}, .micro_batch = 4, .time = {}}),
+                      round_machine())
+                  .time};
+  const auto saved = savings(prepared(config), round_machine(), plan);
   EXPECT_THAT(saved, Contains(AllOf(Field(&Saving::setting, "overlap_weights"),
                                     Field(&Saving::seconds, Gt(0)))));
   EXPECT_THAT(saved, Not(Contains(Field(&Saving::setting, "overlap_data")))) << "Gd is 1";
@@ -209,7 +214,7 @@ TEST(PlanReport, OverlapSavesTimeIfThereIsCommunicationToHide) {
 }
 
 TEST(PlanReport, SaysThatAPlanKeepsWeightsAndWhatThatSaves) {
-  PlanReport asked{.model = "small", .config = small_gpt(), .machine = round_machine()};
+  PlanReport asked{.model = "small", .run = prepared(small_gpt()), .machine = round_machine()};
   asked.machine.device_bytes_per_s = 2e9;  // gathers take longer than the computation
   asked.options.devices = 4;
   asked.options.micro_batch = 1;

@@ -48,18 +48,34 @@ TEST(PreparedRun, OfTokenFilesNeedsAVocabulary) {
 }
 
 TEST(PreparedRun, AVariantWithAMissingValueIsRefused) {
-  const auto refused = [](const Config& config, const std::string& why) {
-    EXPECT_THAT([&] { still_prepared(config); }, ThrowsMessage<Error>(HasSubstr(why)));
+  const PreparedRun run = prepared(asked());
+  const auto refused = [&](const std::function<void(Config&)>& change, const std::string& why) {
+    EXPECT_THAT([&] { run.with(change); }, ThrowsMessage<Error>(HasSubstr(why)));
   };
-  refused(asked(), "a vocabulary of 0; prepare the run with prepared(config)");
-  Config config = prepared(asked()).config();
-  config.model.heads = 0;
-  refused(config, "0 heads");
-  config = prepared(asked()).config();
+  refused([](Config& config) { config = asked(); },
+          "a vocabulary of 0; prepare the run with prepared(config)");
+  refused([](Config& config) { config.model.heads = 0; }, "0 heads");
+  refused([](Config& config) { config.parallelism.named_grid = "2,1,1,1"; },
+          "parallelism.grid became \"2,1,1,1\"");
+  Config config = run.config();
   config.parallelism.named_grid = "2,1,1,1";
-  refused(config, "parallelism.grid is still \"2,1,1,1\"");
   EXPECT_THAT([&] { launch(config.parallelism, [](Communicator&) {}); },
               ThrowsMessage<Error>(HasSubstr("launch: parallelism.grid is still")));
+}
+
+TEST(PreparedRun, AVariantHasTheChangeAloneAndLeavesTheRun) {
+  const PreparedRun run = prepared(asked());
+  const PreparedRun other = run.with([](Config& config) { config.parallelism.chunks = 2; });
+  EXPECT_EQ(other->parallelism.chunks, 2);
+  EXPECT_EQ(other->training.micro_batch, run->training.micro_batch);
+  EXPECT_EQ(run->parallelism.chunks, 1);
+  Config open = asked();
+  open.parallelism.named_grid = "auto";
+  const PreparedRun automatic = prepared(open);
+  EXPECT_TRUE(
+      automatic.with([](Config& config) { config.training.seed = 1; })->parallelism.automatic());
+  EXPECT_FALSE(automatic.with([](Config& config) { config.parallelism.named_grid.clear(); })
+                   ->parallelism.automatic());
 }
 
 TEST(PreparedRun, OfAStoredModelIsNotTrained) {

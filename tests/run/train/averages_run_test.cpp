@@ -324,7 +324,8 @@ TEST(Averages, TakeTheMemoryTheDiskAndTheTimeThatADryRunCounts) {
       for (const ParameterGroup* group : training.optimizer.groups()) piece += group->piece_size();
     });
     EXPECT_EQ(run.memory.peak_bytes - dry_run(prepared(plain), 0).memory.peak_bytes, 4 * piece);
-    for (const Recording::Event& event : dry_step(config, 0, {.recording = true}).recording.events)
+    for (const Recording::Event& event :
+         dry_step(prepared(config), 0, {.recording = true}).recording.events)
       if (const auto* op = std::get_if<Recording::Compute>(&event))
         if (op->operation == "moving_average") bytes += op->bytes();
     EXPECT_EQ(bytes, 12 * piece);

@@ -76,7 +76,7 @@ TEST(ContextRuns, ActivationsShrinkWithTheContext) {
   config.training.micro_batch = 1;
   const auto activations = [](const Config& given) {
     return static_cast<double>(
-        dry_step(resolved(given), 0).memory.peak_by[static_cast<int>(MemoryUse::activations)]);
+        dry_step(prepared(given), 0).memory.peak_by[static_cast<int>(MemoryUse::activations)]);
   };
   const double whole = activations(config);
   for (const int context : {2, 4}) {

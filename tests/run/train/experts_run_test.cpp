@@ -66,16 +66,17 @@ TEST(ExpertRuns, DryPeakEqualsARealRunsWithEquallyBusyExperts) {
 
 TEST(ExpertRuns, PlansOfBusyExpertsTakeMoreMemory) {
   Config config = resolved(on_grid(expert_config("unused"), GridShape{.z = 4, .experts = 4}));
-  const std::int64_t even = dry_step(config, 0).memory.peak_bytes;
+  const std::int64_t even = dry_step(prepared(config), 0).memory.peak_bytes;
   config.training.balance.expected_load = 2;
-  EXPECT_GT(dry_step(config, 0).memory.peak_bytes, even);
+  EXPECT_GT(dry_step(prepared(config), 0).memory.peak_bytes, even);
 }
 
 /// Bytes of the collectives of a group that a rank starts in a step.
 std::int64_t bytes_of_group(const Config& config, const std::string& group,
                             const std::string& operation) {
   std::int64_t bytes = 0;
-  for (const Recording::Event& event : dry_step(config, 0, {.recording = true}).recording.events)
+  for (const Recording::Event& event :
+       dry_step(prepared(config), 0, {.recording = true}).recording.events)
     if (const auto* start = std::get_if<Recording::Start>(&event))
       if (start->group == group && start->operation == operation) bytes += start->bytes;
   return bytes;

@@ -60,7 +60,7 @@ Counts gathers_of(const Recording& recording) {
 }
 
 Counts gathers_of_step(const Config& config) {
-  return gathers_of(dry_step(resolved(config), 0, {.recording = true}).recording);
+  return gathers_of(dry_step(prepared(config), 0, {.recording = true}).recording);
 }
 
 /// What three steps compute, and the mean losses of the validation data.
@@ -137,7 +137,7 @@ TEST(KeepWeights, AreFreedByTheLastBackwardOfAStepUnlessTheyAreFrozen) {
   const auto gathered = [](KeepWeights keep, std::int64_t lora) {
     Config config = kept_config(keep);
     config.model.lora.rank = lora;
-    const ArenaStats memory = dry_step(resolved(config), 0).memory;
+    const ArenaStats memory = dry_step(prepared(config), 0).memory;
     const auto use = static_cast<std::size_t>(MemoryUse::gathered);
     return std::pair{memory.live_by[use], memory.peak_by[use]};
   };

@@ -95,9 +95,11 @@ void expect_same_bits(const Config& config, const std::vector<Recompute>& sets) 
   }
 }
 
-std::int64_t peak_of(const Config& config) { return dry_step(config, 0).memory.peak_bytes; }
+std::int64_t peak_of(const Config& config) {
+  return dry_step(prepared(config), 0).memory.peak_bytes;
+}
 
-std::int64_t kept_of(const Config& config) { return dry_step(config, 0).kept_bytes; }
+std::int64_t kept_of(const Config& config) { return dry_step(prepared(config), 0).kept_bytes; }
 
 }  // namespace
 

@@ -348,8 +348,7 @@ TEST_P(AdaptersOfOneLayer, LoadTheirBaseFromACheckpointWithoutAnF32Copy) {
     const auto base_of = [&](const std::string& path) {
       Config mine = config;
       mine.model.path = path;
-      Training training(still_prepared(resolved(mine)), world, make_cpu_backend(1),
-                        {.data = false});
+      Training training(prepared(mine), world, make_cpu_backend(1), {.data = false});
       const std::int64_t before = training.model.arena().stats().peak_bytes;
       EXPECT_GT(training.model.initialise().bytes, 0);
       EXPECT_EQ(training.model.arena().stats().peak_bytes, before);

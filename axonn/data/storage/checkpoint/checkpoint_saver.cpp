@@ -266,7 +266,7 @@ void CheckpointSaver::make_folder(Communicator& world) {
     temporary_.emplace(name());
     path = temporary_->path();
   });
-  agree(world, asked(), failed);
+  agree(world, task(), failed);
   unfinished_ = broadcast_text(world, path, 0);
 }
 
@@ -349,7 +349,7 @@ void CheckpointSaver::begin(Communicator& world, std::int64_t step,
                   "a checkpoint's text cannot be named ", text);
     take_snapshot(blocks, world.rank());
   });
-  agree(world, asked(), fault);
+  agree(world, task(), fault);
   bytes_ = part_.files.empty() ? 0 : part_.files.front().bytes;
   world.all_reduce(buffer<std::int64_t>({&bytes_, 1}), "checkpoint bytes").wait();
   make_folder(world);
@@ -375,7 +375,7 @@ SaveCost CheckpointSaver::finish(Communicator& world) {
   const double begin = now_seconds();
   wait_for_writer();
   const Forget forget{*this};
-  agree(world, asked(), fault_);
+  agree(world, task(), fault_);
   std::error_code ignored;  // a part that stays does no harm
   fs::remove(part_file(rank_), ignored);
 
@@ -388,7 +388,7 @@ SaveCost CheckpointSaver::finish(Communicator& world) {
   SaveCost cost;
   if (world.rank() == 0 && fault.empty())
     fault = fault_of([&] { cost = publish(std::move(whole)); });
-  agree(world, asked(), fault);
+  agree(world, task(), fault);
 
   cost.step = step_;
   cost.folder = name();

@@ -133,7 +133,7 @@ class CheckpointSaver {
 
  private:
   std::string name() const { return options_.folder + '/' + step_name(step_); }
-  std::string asked() const { return "writing checkpoint " + name(); }
+  std::string task() const { return "writing checkpoint " + name(); }
   void take_snapshot(std::span<const StateBlock> blocks, int rank);
   std::string part_file(int rank) const;
   void make_folder(Communicator& world);

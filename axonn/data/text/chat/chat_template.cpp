@@ -262,7 +262,7 @@ void ChatTemplate::find_content_forms() {
   }
 }
 
-Conversation ChatTemplate::fitted(Conversation conversation) const {
+Conversation ChatTemplate::fit_to_template(Conversation conversation) const {
   const Form& form = form_for(conversation);
   const bool knows_developer = form.source.find("developer") != std::string::npos;
   for (std::size_t i = 0; i < conversation.messages.size(); ++i) {
@@ -306,8 +306,8 @@ Text ChatTemplate::text(const Conversation& conversation, bool prompted) const {
 /// By conversations that differ from this one in their messages alone.
 std::string ChatTemplate::closing_prompt_for(const Conversation& conversation) const {
   if (form_for(conversation).program.uses("add_generation_prompt")) return "";
-  const auto asked = [&](std::size_t times) {
-    Conversation probe = fitted(Conversation(std::vector<Message>(times, {"user", "Hi"})));
+  const auto render_questions = [&](std::size_t times) {
+    Conversation probe = fit_to_template(Conversation(std::vector<Message>(times, {"user", "Hi"})));
     probe.variables = conversation.variables;
     std::optional<Text> found;
     try {
@@ -316,8 +316,8 @@ std::string ChatTemplate::closing_prompt_for(const Conversation& conversation) c
     }
     return found;
   };
-  const std::optional<Text> once = asked(1);
-  return once ? closing_prompt(*once, asked(2), all_tokens_) : "";
+  const std::optional<Text> once = render_questions(1);
+  return once ? closing_prompt(*once, render_questions(2), all_tokens_) : "";
 }
 
 void ChatTemplate::check(const Conversation& conversation, bool prompted) const {
@@ -343,7 +343,7 @@ ChatTemplate::Rendered ChatTemplate::encode(const Conversation& given, bool prom
   };
   try {
     check(given, prompted);
-    const Conversation conversation = fitted(given);
+    const Conversation conversation = fit_to_template(given);
     const Text whole = text(conversation, prompted);
     const std::vector<std::string> roles = roles_of(conversation);
     const PartialRenderings renderings{
@@ -401,7 +401,7 @@ std::vector<std::int32_t> ChatTemplate::begun(const Conversation& given) const {
   check(given, false);
   Rendered out;
   try {
-    const Conversation conversation = fitted(given);
+    const Conversation conversation = fit_to_template(given);
     const Text whole = text(conversation, false);
     std::size_t at = 0, end = 0;
     whole.for_pieces([&](std::string_view piece, Origin origin) {
@@ -443,7 +443,7 @@ void ChatTemplate::find_end_of_turn() {
   if (end) end_of_turn_ = {*end};
   try {
     const std::string word = "Yes";
-    Conversation probe = fitted(Conversation({{"user", "Hi"}, {"assistant", word}}));
+    Conversation probe = fit_to_template(Conversation({{"user", "Hi"}, {"assistant", word}}));
     probe.now = parse_chat_date("2024-07-26", "");  // any day
     const Text whole = text(probe, false);
     const std::size_t at = whole.bytes().rfind(word);

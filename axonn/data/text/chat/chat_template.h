@@ -90,7 +90,7 @@ class ChatTemplate {
   /// the template reads. An object of arguments is JSON for a template that wants a text. The role
   /// developer becomes system if the template's text does not have the word "developer".
   /// render() and prompt() begin with that.
-  Conversation fitted(Conversation conversation) const;
+  Conversation fit_to_template(Conversation conversation) const;
 
   /// The text of a conversation, as transformers' apply_chat_template() returns it, with the origin
   /// of each piece. `prompted`: up to the start of the assistant's next message.

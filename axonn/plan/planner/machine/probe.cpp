@@ -213,10 +213,10 @@ Config small_model(const Family& family, DType dtype, bool quick) {
   return config;              // prepared() derives the micro-batch from the batch
 }
 
-/// The operations of the backend in a step of config, in order.
-std::vector<Recording::Compute> operations_of(const Config& config) {
+/// The operations of the backend in a step of the run, in order.
+std::vector<Recording::Compute> operations_of(const PreparedRun& run) {
   std::vector<Recording::Compute> operations;
-  for (const Recording::Event& event : dry_step(config, 0, {.recording = true}).recording.events)
+  for (const Recording::Event& event : dry_step(run, 0, {.recording = true}).recording.events)
     if (const auto* op = std::get_if<Recording::Compute>(&event);
         op && op->kind != OperationKind::device)
       operations.push_back(*op);
@@ -265,7 +265,7 @@ void time_steps(const ProbeContext& ctx, Config config, double waiting, Operatio
     const double taken = mean_over_ranks(ctx.world, {step_s()}).front();
     if (taken < enough && config.training.global_batch < kMostSequences) continue;
     const int count = std::clamp(static_cast<int>(seconds / taken), 3, 100);
-    const std::vector<Recording::Compute> operations = operations_of(run.config());
+    const std::vector<Recording::Compute> operations = operations_of(run);
     std::vector<double> sums(operations.size());
     timed_backend.take();
     for (int i = 0; i < count; ++i) {

@@ -145,7 +145,7 @@ PublishedSteps read_published_steps(const std::string& file) {
   return all;
 }
 
-Config PublishedSteps::config_of(const PublishedStep& step) const {
+PreparedRun PublishedSteps::run_of(const PublishedStep& step) const {
   Config config;
   config.model = model_of(step).config;
   config.model.bias = config.model.family != ModelFamily::gpt;
@@ -155,13 +155,16 @@ Config PublishedSteps::config_of(const PublishedStep& step) const {
   config.training.micro_batch = step.micro_batch;
   config.training.dtype = DType::bf16;
   config.parallelism.set_grid(parse_grid(step.grid));
-  config.parallelism.device = read_machine(step.machine).backend;
   config.parallelism.chunks = step.chunks;
   config.parallelism.context = step.context;
   config.parallelism.sequence_parallel = step.sequence_parallel;
   config.activation_checkpoint.mode = step.recompute;
   config.activation_checkpoint.values = step.values;
-  return resolved(config);
+  config.data.synthetic = 1;  // without effect on a step's time, but a run needs data and a rate
+  config.optimizer.lr = 1;
+  // The device is that of the machine, not one of this build.
+  return prepared(config).with(
+      [&](Config& one) { one.parallelism.device = read_machine(step.machine).backend; });
 }
 
 Machine PublishedSteps::machine_of(const PublishedStep& step) const {
@@ -170,7 +173,7 @@ Machine PublishedSteps::machine_of(const PublishedStep& step) const {
   if (step.devices_per_node > 0) machine.devices_per_node = step.devices_per_node;
   if (step.node_bytes_per_s > 0) machine.node_bytes_per_s = step.node_bytes_per_s;
   if (step.whole_weights)
-    machine.program.sums_over_z = 1 / static_cast<double>(micro_batch_count(config_of(step)));
+    machine.program.sums_over_z = 1 / static_cast<double>(micro_batch_count(run_of(step).config()));
   const double nodes = step.experts / machine.devices_per_node;
   if (step.rows_once && nodes > 1) {
     const double chosen = static_cast<double>(model_of(step).config.experts_per_token),
@@ -182,22 +185,22 @@ Machine PublishedSteps::machine_of(const PublishedStep& step) const {
 
 PredictedStep predict(const PublishedSteps& all, const PublishedStep& step) {
   const Machine machine = all.machine_of(step);
-  const Config config = all.config_of(step);
-  check_rates(machine, config.training.dtype, step.devices());
-  const double seconds = estimate(config, machine).time.step_s;
+  const PreparedRun run = all.run_of(step);
+  check_rates(machine, run->training.dtype, step.devices());
+  const double seconds = estimate(run, machine).time.step_s;
   return {.seconds = seconds,
           .error = seconds / step.seconds() - 1,
           .range = machine.range_of(seconds)};
 }
 
 std::optional<Plan> best_plan(const PublishedSteps& all, const PublishedStep& step) {
-  Config config = all.config_of(step);
-  config.parallelism = {.device = config.parallelism.device};
-  config.training.micro_batch = 0;
-  config.activation_checkpoint = {};
+  const PreparedRun free = all.run_of(step).with([](Config& config) {
+    config.parallelism = {.device = config.parallelism.device};
+    config.activation_checkpoint = {};
+  });
   Machine machine = all.machine_of(step);
   machine.program = {};
-  const auto plans = search(resolved(config), machine, {.devices = step.devices(), .top = 1}).plans;
+  const auto plans = search(free, machine, {.devices = step.devices(), .top = 1}).plans;
   if (plans.empty()) return std::nullopt;
   return plans.front();
 }

@@ -8,7 +8,7 @@
 
 #include "axonn/plan/planner/machine/machine.h"
 #include "axonn/plan/planner/search.h"
-#include "axonn/run/config/config.h"
+#include "axonn/run/config/prepared_run.h"
 
 namespace axonn {
 
@@ -51,8 +51,8 @@ struct PublishedSteps {
   /// Throws UsageError if a step names what is not there.
   const PublishedModel& model_of(const PublishedStep& step) const;
   const OtherProgram& program_of(const PublishedStep& step) const;
-  /// The configuration of the step's run, and its machine, with its program's habits.
-  Config config_of(const PublishedStep& step) const;
+  /// The step's run, and its machine, with its program's habits.
+  PreparedRun run_of(const PublishedStep& step) const;
   Machine machine_of(const PublishedStep& step) const;
 };
 
