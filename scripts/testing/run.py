@@ -124,7 +124,9 @@ class Runner:
         log = f"build/{tests.preset}/Testing/Temporary/LastTest.log"
         subprocess.run([*where, "rm", "-f", log], cwd=ROOT, check=True)
         setting = [f"{name}={value}" for name, value in tests.environment.items()]
-        if tests.few and not self.whole:
+        if self.whole:
+            setting.append("AXONN_TEST_AT_LENGTH=1")  # tests/support/grids.h
+        elif tests.few:
             setting.append(f"GTEST_FILTER={tests.few}")
         ctest = ["ctest", "--test-dir", f"build/{tests.preset}", "-j", str(tests.jobs)]
         ctest += ["--output-on-failure", "--no-tests=error", *tests.ctest]

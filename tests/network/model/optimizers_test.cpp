@@ -23,19 +23,19 @@ TinyRun muon_with_experts() {
 
 }  // namespace
 
-TEST(OptimizersOnGrids, AdEMAMixHasTheLossesOfOneRankOnTenGrids) {
+TEST(OptimizersOnGrids, AdEMAMixHasTheLossesOfOneRankOnFewGrids) {
   EXPECT_EQ(
       difference_on_grids({.optimizer = OptimizerKind::ademamix, .make_model = tiny_gpt(4, true)},
-                          ten_grids()),
+                          few_grids()),
       "");
 }
 
-TEST(OptimizersOnGrids, MuonHasTheLossesOfOneRankOnEveryGridOfUpToEightRanks) {
-  EXPECT_EQ(difference_on_grids(muon_run(tiny_gpt(4, true)), every_grid()), "");
+TEST(OptimizersOnGrids, MuonHasTheLossesOfOneRankOnManyGrids) {
+  EXPECT_EQ(difference_on_grids(muon_run(tiny_gpt(4, true)), many_grids()), "");
 }
 
-TEST(OptimizersOnGrids, MuonOfALlamaHasTheLossesOfOneRankOnTenGrids) {
-  EXPECT_EQ(difference_on_grids(muon_run(model_of(tiny_llama())), ten_grids()), "");
+TEST(OptimizersOnGrids, MuonOfALlamaHasTheLossesOfOneRankOnFewGrids) {
+  EXPECT_EQ(difference_on_grids(muon_run(model_of(tiny_llama())), few_grids()), "");
 }
 
 TEST(OptimizersOnGrids, MuonOfExpertsHasTheLossesOfOneRankWhereverTheyAreHeld) {

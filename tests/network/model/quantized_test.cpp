@@ -24,18 +24,18 @@ ModelConfig quantized_llama(Quantization kind) {
 
 }  // namespace
 
-TEST(QuantizedModel, TheLossesAreThoseOfOneRankOnTenGrids) {
+TEST(QuantizedModel, TheLossesAreThoseOfOneRankOnFewGrids) {
   for (const Quantization kind : {Quantization::nf4, Quantization::int8, Quantization::q8_0})
     EXPECT_EQ(difference_on_grids({.lr = kRate, .make_model = model_of(quantized_llama(kind))},
-                                  ten_grids()),
+                                  few_grids()),
               "");
 }
 
-TEST(QuantizedModel, WithExpertsTheLossesAreThoseOfOneRankOnTenGrids) {
+TEST(QuantizedModel, WithExpertsTheLossesAreThoseOfOneRankOnFewGrids) {
   ModelConfig config = tiny_mixtral();
   config.lora = {.rank = 3, .alpha = 6, .targets = {"q_proj", "o_proj"}};
   config.quantize = Quantization::nf4;
-  EXPECT_EQ(difference_on_grids({.lr = kRate, .make_model = model_of(config)}, ten_grids()), "");
+  EXPECT_EQ(difference_on_grids({.lr = kRate, .make_model = model_of(config)}, few_grids()), "");
 }
 
 TEST(QuantizedModel, RefusesWeightsThatAreTrained) {

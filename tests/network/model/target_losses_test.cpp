@@ -124,10 +124,10 @@ void expect_same_records(TinyRun run, const Batch& batch, const std::vector<Grid
 
 }  // namespace
 
-TEST(TokenRecords, AreThoseOfOneRankOnEveryGridOfUpToEightRanks) {
+TEST(TokenRecords, AreThoseOfOneRankOnManyGrids) {
   for (bool cut : {true, false})
     expect_same_records({.sequence_parallel = cut, .make_model = tiny_gpt(4, true)},
-                        {.sequences = 48, .positions = 8}, every_grid());
+                        {.sequences = 48, .positions = 8}, many_grids());
 }
 
 TEST(TokenRecords, AreThoseOfOneRankInChunksAndWhereRowsCannotBeCut) {
@@ -137,11 +137,11 @@ TEST(TokenRecords, AreThoseOfOneRankInChunksAndWhereRowsCannotBeCut) {
                       {{2, 2, 1, 1}, {1, 2, 1, 1}, {4, 1, 1, 1}});
 }
 
-TEST(TargetLosses, AreThoseOfOneRankOnEveryGridOfUpToEightRanks) {
+TEST(TargetLosses, AreThoseOfOneRankOnManyGrids) {
   // 384 rows on one rank are two blocks of logits; three ranks of y cannot cut the first evenly.
   for (bool cut : {true, false})
     expect_same_on_grids({.sequence_parallel = cut, .make_model = tiny_gpt(4, true)},
-                         {.sequences = 48, .positions = 8}, every_grid());
+                         {.sequences = 48, .positions = 8}, many_grids());
 }
 
 TEST(TargetLosses, AreThoseOfOneRankInChunksAndWhereRowsCannotBeCut) {

@@ -84,7 +84,7 @@ TEST(QuantizedGroup, HasTheValuesOfTheQuantizedMatricesOnEveryGrid) {
         want[parameter->spec().name] = quantized_values(parameter->spec(), kind);
     });
     EXPECT_EQ(want.size(), 4);
-    std::vector<GridShape> grids = every_grid();
+    std::vector<GridShape> grids = many_grids();
     grids.push_back({});
     for (const GridShape& shape : grids)
       on_ranks(shape, kind, [&](const Context& ctx, ParameterGroup& group) {
