@@ -99,14 +99,16 @@ std::string shown(const Tokenizer* tokenizer, std::span<const std::int32_t> toke
   return text + (whole ? "" : " ...");
 }
 
-/// The first rows of the documents of a sequence, as "0, 17, 80"; "" if it has no documents. Rows
-/// of padding are left out.
+/// The first rows of the documents of a sequence, and of the second branch of one, as "0, 17, 80";
+/// "" if it has no documents. Rows of padding are left out.
 std::string rows_of_documents(const Sequence& sequence) {
   constexpr int kMost = 12;  // a line of a terminal
   std::string rows;
   int count = 0;
   for (std::int64_t row = 0; row < std::ssize(sequence.starts); ++row) {
-    if (sequence.starts[row] != row || sequence.targets[row] == kPaddingTarget) continue;
+    const bool begins =
+        sequence.starts[row] == row || (!sequence.branches.empty() && sequence.branches[1] == row);
+    if (!begins || sequence.targets[row] == kPaddingTarget) continue;
     if (++count <= kMost) rows += fmt::format("{}{}", rows.empty() ? "" : ", ", row);
   }
   return count > kMost ? fmt::format("{} and {} more", rows, count - kMost) : rows;

@@ -181,6 +181,7 @@ struct PreferenceConfig {
   std::int64_t max_length = 0;           ///< tokens of prompt and answer that are kept; 0: all
   std::string reference = {};  ///< model that the loss compares with; empty: that at model.path
 };
+  bool shared_prompt = false;            ///< whether a pair's prompt is computed once
 
 /// A loss of answers that have rewards; policy_loss() (policy_loss.h) has the formulas and sources.
 enum class PolicyLoss {

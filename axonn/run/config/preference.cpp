@@ -204,6 +204,7 @@ AnswerData answer_data(const Config& config) {
           .with_prompt = loss == PreferenceLoss::orpo,
           .block = std::max<std::int64_t>(2, config.training.global_batch),
           .max_length = config.preference.max_length};
+          .shared_prompt = config.preference.shared_prompt,
 }
 
 namespace {

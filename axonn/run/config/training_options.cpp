@@ -302,6 +302,11 @@ void list_dpo(PreferenceConfig& preference, OptionList& list) {
                     "prompt leaves none for an answer are left out; 0: all",
             .min = 0,
             .also = "max_prompt_length cutoff_len"});
+  list.add(
+      "shared_prompt", &preference.shared_prompt,
+      {.help = "whether a sequence has the prompt of its two answers once, which is faster and "
+               "takes less memory, so that training.seq_len can be smaller; not with "
+               "parallelism.context, nor with delta nets"});
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ void add_unused_of_preference(const Config& config, UnusedKeys& keys) {
              "preference.alpha", "preference.desirable_weight", "preference.undesirable_weight",
              "preference.sft_weight", "preference.ld_alpha", "preference.use_weighting",
              "preference.f_divergence_type", "preference.f_alpha_divergence_coef",
-             "preference.max_length", "preference.reference"},
+             "preference.max_length", "preference.shared_prompt", "preference.reference"},
             "preference.loss is none");
   keys.when(!none && config.preference.f_divergence_type != Divergence::alpha_divergence,
             {"preference.f_alpha_divergence_coef"},

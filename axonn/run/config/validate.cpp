@@ -353,6 +353,15 @@ void validate_pairs(const Config& config) {
                 "must be at least 2, since kto compares an answer with those of the step's others");
   forbid_beside(kLoss, preference.use_weighting && config.model.logit_cap > 0, "use_weighting",
                 "needs logits that are not capped, and this model caps them; leave it out");
+  constexpr const char* kShared = "[preference] shared_prompt";
+  forbid_beside(kShared, preference.shared_prompt && config.parallelism.context > 1,
+                "[parallelism] context",
+                "cuts sequences, of which an answer needs the whole prompt; set it to 1, or ",
+                "shared_prompt to false");
+  forbid_beside(kShared, preference.shared_prompt && !config.model.delta_layers.empty(),
+                "[model] delta_layers",
+                "are layers whose states go from row to row, so that the second answer would see ",
+                "the first; set shared_prompt to false");
   if (has_reference(preference.loss) && preference.reference.empty())
     validate_own_reference(config, "[preference]", "");
 }

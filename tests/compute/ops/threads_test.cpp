@@ -115,6 +115,12 @@ Outputs llama(Backend& backend, DType type) {
       .kept = kept, .inp = inp, .slots = slots, .positions = positions, .entries = 2});
   Operand begins{std::vector<std::int32_t>(kRows)};
   backend.run(ops::ChunkStarts{.out = begins, .positions = positions, .chunk = 3, .length = kRows});
+  Operand copies(kRows, 2, DType::i32), own(kRows, 2, DType::f32),
+      firsts{std::vector<std::int32_t>(2 * kRows)};
+  backend.run(ops::BranchPlaces{.places = copies,
+                                .weights = own,
+                                .starts = firsts,
+                                .branches = Operand(std::vector<std::int32_t>{100, 150, 280})});
   const Operand sinks = input("sinks", 1, kCols / 64, type),
                 stats = input("stats", kRows, kCols / 64, DType::f32);
   Operand moved(kRows, kCols, type);
@@ -128,9 +134,9 @@ Outputs llama(Backend& backend, DType type) {
                                .slots = Operand(std::vector<std::int32_t>{3, 0, 1, 2}),
                                .sequences = 1,
                                .ways = 2});
-  return outputs({&squares, &sums, &heads, &rstd, &d_heads, &d_weight, &turned, &activated,
-                  &d_activated, &bent, &d_bent, &d_p, &d_n, &kept, &ordered, &total, &of_sinks,
-                  &moved, &begins});
+  return outputs({&squares,     &sums,  &heads,  &rstd,   &d_heads, &d_weight, &turned,  &activated,
+                  &d_activated, &bent,  &d_bent, &d_p,    &d_n,     &kept,     &ordered, &total,
+                  &of_sinks,    &moved, &begins, &copies, &own,     &firsts});
 }
 
 /// Sequences of 64 rows, with heads of 10 columns.
