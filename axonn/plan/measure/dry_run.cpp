@@ -19,6 +19,7 @@
 #include "axonn/network/model/counts.h"
 #include "axonn/network/model/model_files.h"
 #include "axonn/network/nn/adapters/adapter.h"
+#include "axonn/plan/measure/dry_rollouts.h"
 #include "axonn/plan/measure/dry_step.h"
 #include "axonn/ranks/comm/dry_world.h"
 #include "axonn/ranks/comm/launcher.h"
@@ -159,7 +160,8 @@ class DryChecks {
     check([this] { check_weights(); });
     check([this] { describe_data(); });
     describe_disk();
-    describe_memory(options_.limits, std::max(run_.memory.peak_bytes, run_.sample_bytes),
+    describe_memory(options_.limits,
+                    std::max({run_.memory.peak_bytes, run_.sample_bytes, run_.rollout_bytes}),
                     run_.snapshot_bytes + run_.data_bytes, run_);
     return std::move(run_);
   }
@@ -264,6 +266,18 @@ class DryChecks {
     run_.steps = training.steps;
     describe_epochs(batches);
     run_.sample_bytes = sample_memory(config_, rank_, *stages.front(), options_.make_text_sampler);
+    describe_rollouts(*stages.front());
+  }
+
+  /// The memory of a generation with prompts as long as the longest.
+  void describe_rollouts(const Corpus& corpus) {
+    if (!corpus.prompts) return;
+    std::int64_t longest = 0;
+    for (const Prompt& prompt : corpus.prompts->prompts)
+      longest = std::max(longest, std::ssize(prompt.tokens));
+    const DryRollouts rollouts = dry_rollouts(config_, rank_, {.prompt_tokens = longest});
+    run_.rollout_bytes = rollouts.memory.peak_bytes;
+    run_.rollouts_at_once = rollouts.at_once;
   }
 
   /// Counts the conversations that do not fit a sequence.
@@ -431,6 +445,11 @@ std::string to_text(const DryRun& run, const Config& config) {
   if (run.sample_bytes > 0)
     text += fmt::format("  {:>12}  in all while samples are written, between steps: exact\n",
                         format_bytes(run.sample_bytes));
+  if (run.rollout_bytes > 0)
+    text += fmt::format(
+        "  {:>12}  in all while {} answers at a time are written, between steps: exact if all "
+        "prompts are as long as the longest\n",
+        format_bytes(run.rollout_bytes), format_count(run.rollouts_at_once));
   if (run.snapshot_bytes > 0)
     text += fmt::format("  {:>12}  more while a checkpoint is written\n",
                         format_bytes(run.snapshot_bytes));

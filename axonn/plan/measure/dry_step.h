@@ -30,6 +30,14 @@ struct DryStep {
   Recording recording;
 };
 
+/// Takes the events of a step, at whose beginning `before` collectives had started, out of the
+/// recording. All steps end with the same work in flight, so a wait for work of the step before
+/// becomes a wait for the same work at the end of this one.
+Recording taken_events(Recording& recording, std::size_t before);
+
+/// config without what needs a GPU or dry steps itself.
+Config for_dry_steps(Config config);
+
 /// Runs the trainer's own step of one rank of config's grid with the run's model, layers and
 /// optimizer, but on a device without memory, with operations without arithmetic, and without the
 /// other ranks. So memory and recording are counted, not modelled a second time. Takes

@@ -172,7 +172,8 @@ class PromptSampler final : public RolloutSampler {
                "; raise seq_len, or lower max_tokens");
       longest = std::max(longest, size);
     }
-    context_ = std::min(longest + config.rl.max_tokens, config.model.positions);
+    writing_ = rollout_writing(config, longest);
+    writing_.answers.stop_tokens = corpus_->prompts->ends;
     if (model.grid().world().rank() == 0) finder_.emplace(config.rl, *corpus_->tokenizer);
   }
 
@@ -279,19 +280,11 @@ class PromptSampler final : public RolloutSampler {
   }
 
   std::vector<Rollout> answers_to(const std::vector<const Prompt*>& prompts, std::int64_t number) {
-    const RlConfig& rl = model_.config().rl;
     std::vector<std::vector<std::int32_t>> tokens;
     for (const Prompt* prompt : prompts) tokens.push_back(prompt->tokens);
-    const GenerationOptions wanted{.max_tokens = rl.max_tokens,
-                                   .sampling = {.temperature = 1},
-                                   .seed = seed_of("answers", number),
-                                   .likeliest = 0,
-                                   .stop_tokens = corpus_->prompts->ends,
-                                   .keeps_stop_token = true};
-    Generator generator(model_, {.context = context_,
-                                 .hold_weights = rl.hold_weights,
-                                 .trained_positions = model_.config().training.seq_len,
-                                 .logit_factor = static_cast<float>(1 / rl.temperature)});
+    GenerationOptions wanted = writing_.answers;
+    wanted.seed = seed_of("answers", number);
+    Generator generator(model_, writing_.generator);
     std::vector<Rollout> answers;
     for (const Generation& one : generator.generate(tokens, wanted)) {
       Rollout& answer = answers.emplace_back();
@@ -337,7 +330,7 @@ class PromptSampler final : public RolloutSampler {
 
   LoadedModel& model_;
   std::shared_ptr<const Corpus> corpus_;
-  std::int64_t context_ = 0;
+  RolloutWriting writing_;
   std::optional<RewardFinder> finder_;  // of rank 0
 };
 
@@ -349,3 +342,19 @@ std::unique_ptr<RolloutSampler> make_rollout_sampler(LoadedModel& model,
 }
 
 }  // namespace axonn
+RolloutWriting rollout_writing(const Config& config, std::int64_t longest_prompt) {
+  const RlConfig& rl = config.rl;
+  return {.generator = {.context = std::min(longest_prompt + rl.max_tokens, config.model.positions),
+                        .hold_weights = rl.hold_weights,
+                        .trained_positions = config.training.seq_len,
+                        .logit_factor = static_cast<float>(1 / rl.temperature)},
+          .answers = {.max_tokens = rl.max_tokens,
+                      .sampling = {.temperature = 1},
+                      .likeliest = 0,
+                      .keeps_stop_token = true}};
+}
+
+bool may_write_rollouts(const RlConfig& config) {
+  return config.loss != PolicyLoss::none && (gives_rewards(config) || !weighs_answers(config));
+}
+
