@@ -232,7 +232,8 @@ LengthPlan fitted_to_answers(const LengthPlan& usual, const Config& config) {
   std::int64_t longest = 0, most = kMostAnswers;
   if (corpus.prompts)
     for (const Prompt& one : corpus.prompts->prompts)
-      longest = std::max(longest, std::ssize(one.tokens) + config.rl.max_tokens - 1);
+      longest = std::max({longest, std::ssize(one.tokens) + config.rl.max_tokens - 1,
+                          std::ssize(one.given.prompt) + std::ssize(one.given.answer) - 1});
   if (corpus.rollouts) {
     most = std::min(most, std::ssize(corpus.rollouts->answers) / parts);
     for (const Rollout& one : corpus.rollouts->answers)

@@ -384,6 +384,13 @@ void list_distill(DistillConfig& distill, OptionList& list) {
                     "together as one; 0: all by themselves",
             .min = 0,
             .also = "loss_top_k"});
+  list.add(
+      "lmbda", &distill.lmbda,
+      {.help = "rl.loss = distill: share of the generations whose answers the run writes, drawn "
+               "at random; others have the answers of data.jsonl, in which, below 1, each line "
+               "has one",
+       .min = 0,
+       .also = "lambda student_data_fraction"});
 }
 
 }  // namespace axonn

@@ -258,7 +258,8 @@ KeyReasons unused_keys(const Config& config) {
   add_unused_of_preference(config, keys);
   add_unused_of_rl(config, keys);
   keys.when(config.distill.teacher.empty(),
-            {"distill.beta", "distill.temperature", "distill.top_k"}, "distill.teacher is not set");
+            {"distill.beta", "distill.temperature", "distill.top_k", "distill.lmbda"},
+            "distill.teacher is not set");
   keys.when(config.samples.prompts.empty(),
             {"samples.chat", "samples.every", "samples.tokens", "samples.temperature",
              "samples.hold_weights"},

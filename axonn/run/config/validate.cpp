@@ -395,6 +395,11 @@ void validate_distill(const Config& config) {
   const DistillConfig& distill = config.distill;
   if (distill.teacher.empty()) return;
   if (distill.beta > 1) refuse("[distill] beta = ", distill.beta, "; wanted 0 to 1");
+  if (distill.lmbda > 1) refuse("[distill] lmbda = ", distill.lmbda, "; wanted 0 to 1");
+  if (distill.lmbda < 1 && config.rl.loss != PolicyLoss::distill)
+    refuse("[distill] lmbda = ", distill.lmbda, " mixes answers of data.jsonl with those that the ",
+           "run writes, and this run writes none; leave it out, or set rl.loss = \"distill\" ",
+           "('axonn distill --on-policy')");
   if (distill.temperature <= 0)
     refuse("[distill] temperature = ", distill.temperature, "; wanted more than 0");
   if (config.preference.loss != PreferenceLoss::none)

@@ -171,6 +171,7 @@ class PromptSampler final : public RolloutSampler {
                " an answer is longer than training.seq_len = ", config.training.seq_len,
                "; raise seq_len, or lower max_tokens");
       longest = std::max(longest, size);
+      refuse_long_answer(i);
     }
     writing_ = rollout_writing(config, longest);
     writing_.answers.stop_tokens = corpus_->prompts->ends;
@@ -204,6 +205,16 @@ class PromptSampler final : public RolloutSampler {
   }
 
  private:
+  void refuse_long_answer(std::size_t i) const {
+    const Rollout& given = corpus_->prompts->prompts[i].given;
+    const std::int64_t rows = std::ssize(given.prompt) + std::ssize(given.answer) - 1,
+                       length = model_.config().training.seq_len;
+    if (rows > length)
+      refuse("line ", i + 1, " of data.jsonl has ", rows,
+             " tokens in prompt and answer, more than training.seq_len = ", length,
+             "; raise seq_len, or leave the line out");
+  }
+
   std::int64_t groups_of(const RolloutFile& file) const {
     return std::ssize(file.answers) / model_.config().rl.group;
   }
@@ -214,12 +225,26 @@ class PromptSampler final : public RolloutSampler {
     const std::vector<const Prompt*> prompts = prompts_from(number * groups, count);
     RolloutFile made;
     double start = now_seconds();
-    made.answers = answers_to(prompts, number);
+    made.answers = writes(number) ? answers_to(prompts, number) : given_to(prompts);
     cost.sampling_seconds += now_seconds() - start;
     start = now_seconds();
     find_rewards(prompts, made, cost);
     cost.reward_seconds += now_seconds() - start;
     return made;
+  }
+
+  /// Whether attempt `number` has answers of the run, or those of the data.
+  bool writes(std::int64_t number) const {
+    const double share = model_.config().distill.lmbda;
+    return !corpus_->answers.mixed ||
+           Random(static_cast<std::uint64_t>(model_.config().training.seed), "distill.lmbda")
+                   .uniform(static_cast<std::uint64_t>(number)) < share;
+  }
+
+  static std::vector<Rollout> given_to(const std::vector<const Prompt*>& prompts) {
+    std::vector<Rollout> answers;
+    for (const Prompt* prompt : prompts) answers.push_back(prompt->given);
+    return answers;
   }
 
   /// Adds the groups of `made` to those whose rewards differ or to the others. All are kept if
@@ -336,12 +361,6 @@ class PromptSampler final : public RolloutSampler {
 
 }  // namespace
 
-std::unique_ptr<RolloutSampler> make_rollout_sampler(LoadedModel& model,
-                                                     std::shared_ptr<const Corpus> corpus) {
-  return std::make_unique<PromptSampler>(model, std::move(corpus));
-}
-
-}  // namespace axonn
 RolloutWriting rollout_writing(const Config& config, std::int64_t longest_prompt) {
   const RlConfig& rl = config.rl;
   return {.generator = {.context = std::min(longest_prompt + rl.max_tokens, config.model.positions),
@@ -358,3 +377,9 @@ bool may_write_rollouts(const RlConfig& config) {
   return config.loss != PolicyLoss::none && (gives_rewards(config) || !weighs_answers(config));
 }
 
+std::unique_ptr<RolloutSampler> make_rollout_sampler(LoadedModel& model,
+                                                     std::shared_ptr<const Corpus> corpus) {
+  return std::make_unique<PromptSampler>(model, std::move(corpus));
+}
+
+}  // namespace axonn
