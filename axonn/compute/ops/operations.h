@@ -144,7 +144,7 @@ struct OrderBlocks {
   void run(auto launch, const Checker& check) const;
 };
 
-/// Where the rows of sequences of two branches lie if each sequence becomes two, of one branch each:
+/// Where rows of sequences of two branches lie if each sequence becomes two, of one branch each:
 /// the first has the rows in their order; the second has those that both branches begin with, then
 /// the second branch, then all others. Each row has a copy in either, R rows of sequences of T.
 struct BranchPlaces {

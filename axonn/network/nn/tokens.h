@@ -44,9 +44,9 @@ struct RowPositions {
 /// share sequences (GridShape::context), only this rank's part of each, by
 /// RunSettings::sequence_cut. Throws if the counts differ, a position is not below the reach, a
 /// start is negative or beyond its row, branches do not lie in their sequence, sequences cannot be
-/// cut, or ranks share sequences that have branches or whose further tokens are wanted. Does not compare ids and
-/// targets with a vocabulary: an Embedding gives 0 for an id that it does not have, and the loss of
-/// a target that is not in the vocabulary means nothing.
+/// cut, or ranks share sequences with branches or further tokens. Does not compare ids and targets
+/// with a vocabulary: an Embedding gives 0 for an id that it does not have, and the loss of a
+/// target that is not in the vocabulary means nothing.
 Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
                    std::span<const std::int32_t> targets, Rows rows,
                    const RowPositions& places = {});

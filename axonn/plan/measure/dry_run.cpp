@@ -416,6 +416,33 @@ std::string length_text(const DryRun& run, const Config& config) {
                      run.epochs > 0 ? fmt::format(" are {:.2f} epochs", run.epochs) : "");
 }
 
+/// The memory of the rank at the peaks of all that it does.
+std::string memory_text(const DryRun& run, const Config& config) {
+  std::string text =
+      fmt::format("memory    {} on this rank at the peak of a step: exact{}\n",
+                  format_bytes(run.memory.peak_bytes),
+                  config.parallelism.experts > 1
+                      ? ", if experts are as busy as training.balance.expected_load says"
+                      : "");
+  for (int i = 0; i < kMemoryUses; ++i)
+    if (run.memory.peak_by[i] > 0)
+      text += fmt::format("  {:>12}  {}\n", format_bytes(run.memory.peak_by[i]),
+                          name_of(static_cast<MemoryUse>(i)));
+  text += fmt::format("activations {}\n", describe_recomputation(config));
+  if (run.sample_bytes > 0)
+    text += fmt::format("  {:>12}  in all while samples are written, between steps: exact\n",
+                        format_bytes(run.sample_bytes));
+  if (run.rollout_bytes > 0)
+    text += fmt::format(
+        "  {:>12}  in all while {} answers at a time are written, between steps: exact if all "
+        "prompts are as long as the longest\n",
+        format_bytes(run.rollout_bytes), format_count(run.rollouts_at_once));
+  if (run.snapshot_bytes > 0)
+    text += fmt::format("  {:>12}  more while a checkpoint is written\n",
+                        format_bytes(run.snapshot_bytes));
+  return text;
+}
+
 }  // namespace
 
 std::string to_text(const DryRun& run, const Config& config) {
@@ -433,26 +460,7 @@ std::string to_text(const DryRun& run, const Config& config) {
       config.training.global_batch, config.training.seq_len, padding_text(config),
       config.training.micro_batch, length_text(run, config));
   for (const std::string& stage : run.stages) text += "stage     " + stage + '\n';
-  text += fmt::format(
-      "memory    {} on this rank at the peak of a step: exact{}\n",
-      format_bytes(run.memory.peak_bytes),
-      p.experts > 1 ? ", if experts are as busy as training.balance.expected_load says" : "");
-  for (int i = 0; i < kMemoryUses; ++i)
-    if (run.memory.peak_by[i] > 0)
-      text += fmt::format("  {:>12}  {}\n", format_bytes(run.memory.peak_by[i]),
-                          name_of(static_cast<MemoryUse>(i)));
-  text += fmt::format("activations {}\n", describe_recomputation(config));
-  if (run.sample_bytes > 0)
-    text += fmt::format("  {:>12}  in all while samples are written, between steps: exact\n",
-                        format_bytes(run.sample_bytes));
-  if (run.rollout_bytes > 0)
-    text += fmt::format(
-        "  {:>12}  in all while {} answers at a time are written, between steps: exact if all "
-        "prompts are as long as the longest\n",
-        format_bytes(run.rollout_bytes), format_count(run.rollouts_at_once));
-  if (run.snapshot_bytes > 0)
-    text += fmt::format("  {:>12}  more while a checkpoint is written\n",
-                        format_bytes(run.snapshot_bytes));
+  text += memory_text(run, config);
   if (!run.needs.empty()) text += fmt::format("needs     {}\n", run.needs);
   constexpr std::int64_t kStored = 2;  // bytes of a parameter in bf16
   text += fmt::format("weights   this rank reads {} of {}, if a model stores them in bf16\n",

@@ -174,8 +174,8 @@ std::string kept_weights(const PlanReport& r, const Plan& plan) {
       keep == KeepWeights::step ? "step" : "micro-batch", name_of(keep));
 }
 
-/// The memory of answers that the run writes, and the key that says when weights are gathered; "" if
-/// it writes none.
+/// The memory of answers that the run writes, and the key that says when weights are gathered; ""
+/// if it writes none.
 std::string rollouts(const PlanReport& r, const Plan& plan) {
   if (plan.rollout_bytes == 0) return "";
   const bool holds = planned(r.config, plan).rl.hold_weights;

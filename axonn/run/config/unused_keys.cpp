@@ -168,6 +168,7 @@ void add_unused_of_rl(const Config& config, UnusedKeys& keys) {
   const RlConfig& rl = config.rl;
   const bool none = rl.loss == PolicyLoss::none;
   keys.when(!weighs_answers(rl), kKeysOfWeights, "rl.loss is distill");
+  keys.when(rl.loss != PolicyLoss::distill, {"distill.lmbda"}, "rl.loss is not distill");
   keys.when(none, kKeysOfWeights, "rl.loss is none");
   keys.when(none,
             {"rl.group", "rl.reward_weights", "rl.temperature", "rl.max_tokens", "rl.iterations",
@@ -258,8 +259,7 @@ KeyReasons unused_keys(const Config& config) {
   add_unused_of_preference(config, keys);
   add_unused_of_rl(config, keys);
   keys.when(config.distill.teacher.empty(),
-            {"distill.beta", "distill.temperature", "distill.top_k", "distill.lmbda"},
-            "distill.teacher is not set");
+            {"distill.beta", "distill.temperature", "distill.top_k"}, "distill.teacher is not set");
   keys.when(config.samples.prompts.empty(),
             {"samples.chat", "samples.every", "samples.tokens", "samples.temperature",
              "samples.hold_weights"},

@@ -12,7 +12,7 @@
 namespace axonn {
 
 /// A sequence for each two documents (AnswerDocuments), which do not see each other, and padding.
-/// With AnswerData::shared_prompt the second document is a branch of the first (Sequence::branches):
+/// With AnswerData::shared_prompt the second one is a branch of the first (Sequence::branches):
 /// the rows of the prompt but its last token, which both begin with, are there once.
 class PairSequences : public Sequences {
  public:

@@ -45,7 +45,7 @@ class BranchedRows {
   void add(const Tensor& to, const Tensor& all) const {
     ctx_.backend.run(ops::CombineRows{to.view(), all.view(), places_.view()});
   }
-  /// The gradient of choose(): that of each row for its copy in its own branch, 0 for the other one.
+  /// The gradient of choose(): that of a row for the copy in its own branch, 0 for the other one.
   /// `all`: the copies that were chosen from.
   Tensor chosen(const Tensor& d, const Tensor& all) const {
     Tensor d_all = ctx_.like(all);
