@@ -10,8 +10,8 @@ namespace {
 
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
-    {"foundation", 5575}, {"compute", 21600}, {"ranks", 9860}, {"data", 31200}, {"network", 20300},
-    {"run", 16130},       {"use", 11700},     {"plan", 7400},  {"app", 14290}};
+    {"foundation", 5575}, {"compute", 21640}, {"ranks", 9860}, {"data", 31260}, {"network", 20300},
+    {"run", 16130},       {"use", 11740},     {"plan", 7550},  {"app", 14290}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {
   std::map<std::string, std::int64_t> lines;

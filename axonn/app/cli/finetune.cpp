@@ -2,6 +2,7 @@
 #include <array>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include "axonn/data/corpus/files/jsonl.h"
 #include "axonn/data/corpus/files/text_reader.h"
 #include "axonn/data/corpus/packing.h"
+#include "axonn/data/corpus/preferences/pair_sequences.h"
 #include "axonn/data/corpus/rollouts/rollout_lines.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
@@ -190,10 +192,11 @@ LengthPlan plan_for(const LengthPlan& usual, const Config& config) {
     longest = std::max(longest, documents.documents->size(d));
   const std::int64_t places = batch_places(with_named_grid(config).parallelism.grid());
   if (config.data.answers.any()) {  // each is a sequence, and two documents
+    const PairSequences pairs(documents, std::numeric_limits<std::int64_t>::max(), 0,
+                              corpus.excess_length, config.data.answers);
     longest = 0;
-    for (std::int64_t d = documents.begin; d < documents.end; d += 2)
-      longest =
-          std::max(longest, documents.documents->size(d) + documents.documents->size(d + 1) - 2);
+    for (std::int64_t n = 0; n < pairs.count(); ++n)
+      longest = std::max(longest, pairs.size(n).inputs);
   }
   const auto sequences_of = [&](std::int64_t seq_len) {
     if (config.data.answers.any()) return (documents.end - documents.begin) / 2;
@@ -229,7 +232,8 @@ LengthPlan fitted_to_answers(const LengthPlan& usual, const Config& config) {
   std::int64_t longest = 0, most = kMostAnswers;
   if (corpus.prompts)
     for (const Prompt& one : corpus.prompts->prompts)
-      longest = std::max(longest, std::ssize(one.tokens) + config.rl.max_tokens - 1);
+      longest = std::max({longest, std::ssize(one.tokens) + config.rl.max_tokens - 1,
+                          std::ssize(one.given.prompt) + std::ssize(one.given.answer) - 1});
   if (corpus.rollouts) {
     most = std::min(most, std::ssize(corpus.rollouts->answers) / parts);
     for (const Rollout& one : corpus.rollouts->answers)

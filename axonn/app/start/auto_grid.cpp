@@ -29,7 +29,8 @@ using Report = std::function<void(const std::string& line)>;
 Plan plan_of(const Config& config) {
   Plan plan{.grid = config.parallelism.grid(),
             .micro_batch = config.training.micro_batch,
-            .keep_weights = config.parallelism.keep_weights};
+            .keep_weights = config.parallelism.keep_weights,
+            .hold_weights = config.rl.hold_weights};
   plan.set_recomputation(config.activation_checkpoint);
   return plan;
 }
@@ -49,6 +50,7 @@ std::optional<Plan> earlier_choice(const Config& config, int ranks) {
   Plan plan = plan_of(earlier);
   if (config.parallelism.keep_weights != KeepWeights::none)
     plan.keep_weights = config.parallelism.keep_weights;
+  plan.hold_weights = earlier.rl.hold_weights && config.rl.hold_weights;
   return plan;
 }
 
@@ -77,6 +79,8 @@ Plan best_choice(const PreparedRun& run, const Machine& machine, Communicator& w
                      format_bytes(best.memory_bytes)));
   if (best.grid.z > 1 && best.keep_weights != KeepWeights::none)
     report(fmt::format("grid: parallelism.keep_weights = \"{}\"", name_of(*best.keep_weights)));
+  if (best.hold_weights.value_or(true) != config.rl.hold_weights)
+    report("grid: rl.hold_weights = false");
   if (found.plans.size() > 1)
     report(fmt::format("grid: second best {}, {:.3g} s", with_factors(found.plans[1].grid),
                        found.plans[1].time.step_s));
@@ -101,18 +105,25 @@ Machine machine_of(const Config& config, Communicator& world, const Report& repo
                        .progress = progress});
 }
 
-/// Sends rank 0's grid, micro-batch and kept weights to all ranks.
+/// Sends rank 0's grid, micro-batch, and kept and held weights to all ranks.
 Plan broadcast(Communicator& world, const Plan& mine) {
   const auto keep = static_cast<std::int64_t>(mine.keep_weights.value_or(KeepWeights::none));
-  std::array<std::int64_t, 8> numbers = {
-      mine.grid.x,       mine.grid.y,       mine.grid.z,      mine.grid.data,
-      mine.grid.context, mine.grid.experts, mine.micro_batch, keep};
+  std::array<std::int64_t, 9> numbers = {mine.grid.x,
+                                         mine.grid.y,
+                                         mine.grid.z,
+                                         mine.grid.data,
+                                         mine.grid.context,
+                                         mine.grid.experts,
+                                         mine.micro_batch,
+                                         keep,
+                                         mine.hold_weights ? *mine.hold_weights : 2};
   world.broadcast(buffer(std::span<std::int64_t>(numbers)), 0, "grid").wait();
   const auto extent = [&](int i) { return static_cast<int>(numbers[i]); };
   Plan plan = mine;
   plan.grid = {extent(0), extent(1), extent(2), extent(3), extent(4), extent(5)};
   plan.micro_batch = numbers[6];
   plan.keep_weights = static_cast<KeepWeights>(numbers[7]);
+  if (numbers[8] < 2) plan.hold_weights = numbers[8] == 1;
   return plan;
 }
 

@@ -144,6 +144,22 @@ struct OrderBlocks {
   void run(auto launch, const Checker& check) const;
 };
 
+/// Where rows of sequences of two branches lie if each sequence becomes two, of one branch each:
+/// the first has the rows in their order; the second has those that both branches begin with, then
+/// the second branch, then all others. Each row has a copy in either, R rows of sequences of T.
+struct BranchPlaces {
+  View places;    ///< (R, 2) i32: of the copies among 2·R rows, those of a sequence together
+  View weights;   ///< (R, 2) f32: 1 for the copy that lies in the row's own branch, 0 for the other
+  View starts;    ///< (1, 2·R) i32: the first position that a copy sees: 0 in its own branch, or
+                  ///< its own position if it lies in the other one, or in none
+  View branches;  ///< (1, 3·B) i32: of each sequence the number of rows that both branches begin
+                  ///< with, the row where the second branch goes on, and the row after its end
+
+  static constexpr std::string_view kName = "branch_places";
+  auto operands() const { return std::array{places, weights, starts, branches}; }
+  void run(auto launch, const Checker& check) const;
+};
+
 /// What the gate of a gated linear unit goes through.
 enum class GateKind {
   silu,
@@ -516,21 +532,22 @@ using RowwiseOperation = std::variant<
     ops::RmsNormSums, ops::NormBackward, ops::HeadNorm, ops::HeadNormBackward, ops::RotaryEmbedding,
     ops::Transpose, ops::CausalConvolution, ops::CausalConvolutionWeights, ops::DeltaGates,
     ops::DeltaGatesBackward, ops::DeltaRule, ops::DeltaRuleBackward, ops::KeepHeads,
-    ops::ChunkStarts, ops::CopyHeads, ops::AddSinks, ops::SinkTerms, ops::OrderBlocks, ops::Swiglu,
-    ops::SwigluBackward, ops::Xielu, ops::XieluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward,
-    ops::Add, ops::Activation, ops::ActivationBackward, ops::Multiply, ops::Scale, ops::AddNumber,
-    ops::ScaleByNumber, ops::SoftCap, ops::SoftCapBackward, ops::Cast, ops::Dequantize,
-    ops::ColumnSum, ops::Route, ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder,
-    ops::ExpertFactors, ops::ExpertFactorTerms, ops::SpreadRows, ops::CombineRows,
-    ops::CombineRowsBackward, ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward,
-    ops::SoftmaxStats, ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy,
-    ops::GreedyTargets, ops::TokenRecord, ops::KthLargestLogit, ops::PolicyLogProbability,
-    ops::EntropyTerms, ops::DivergenceTerms, ops::DivergenceTail, ops::DivergenceBackward,
-    ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::PowerSum,
-    ops::LargestSize, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion,
-    ops::ScheduleFreeAdamW, ops::AddSquares, ops::AdafactorSquares, ops::Adafactor, ops::Clamp,
-    ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage, ops::EncodeDynamic,
-    ops::DecodeDynamic, ops::RoundAtRandom>;
+    ops::ChunkStarts, ops::CopyHeads, ops::AddSinks, ops::SinkTerms, ops::OrderBlocks,
+    ops::BranchPlaces, ops::Swiglu, ops::SwigluBackward, ops::Xielu, ops::XieluBackward,
+    ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add, ops::Activation, ops::ActivationBackward,
+    ops::Multiply, ops::Scale, ops::AddNumber, ops::ScaleByNumber, ops::SoftCap,
+    ops::SoftCapBackward, ops::Cast, ops::Dequantize, ops::ColumnSum, ops::Route,
+    ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::ExpertFactors,
+    ops::ExpertFactorTerms, ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward,
+    ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats,
+    ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy, ops::GreedyTargets,
+    ops::TokenRecord, ops::KthLargestLogit, ops::PolicyLogProbability, ops::EntropyTerms,
+    ops::DivergenceTerms, ops::DivergenceTail, ops::DivergenceBackward, ops::Softmax, ops::RowDots,
+    ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize,
+    ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW,
+    ops::AddSquares, ops::AdafactorSquares, ops::Adafactor, ops::Clamp, ops::Momentum,
+    ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage, ops::EncodeDynamic, ops::DecodeDynamic,
+    ops::RoundAtRandom>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

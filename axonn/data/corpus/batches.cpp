@@ -141,6 +141,7 @@ std::shared_ptr<const Batch> Batches::read(std::int64_t n) const {
       append(micro.rows.targets, one.targets);
       append(micro.rows.positions, one.positions);
       append(micro.rows.starts, one.starts);
+      append(micro.rows.branches, one.branches);
     }
     batch.counted += count_targets(micro.rows.targets);
   }

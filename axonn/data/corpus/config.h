@@ -64,9 +64,12 @@ struct AnswerData {
   Kind kind = Kind::none;
   /// Pairs: whether the prompt of the chosen answer is learned, too.
   bool with_prompt = false;
+  bool shared_prompt = false;  ///< pairs, labels: whether a sequence has their prompt once
   /// Labels: examples in a row that have each other's answers for the estimate of a divergence.
   std::int64_t block = 0;
   std::int64_t group = 0;  ///< rollouts: answers of a prompt
+  /// Rollouts: lines have answers, but also get some that the run writes (PromptFile).
+  bool mixed = false;
   /// The tokens of prompt and answer that are kept, from the first one on; 0: all.
   std::int64_t max_length = 0;
 

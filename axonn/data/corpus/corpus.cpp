@@ -185,11 +185,12 @@ void open_rollouts(const DataConfig& config, const CorpusOptions& options, Corpu
   RolloutTokens tokens{options.vocab, ends_of(config, *corpus.tokenizer)};
   if (format.chat && format.chat->end_of_turn().size() == 1)
     tokens.ends.push_back(format.chat->end_of_turn().front());
-  if (form.recorded)
+  if (form.recorded && !config.answers.mixed)
     corpus.rollouts = std::make_shared<const RolloutFile>(
         read_rollouts(files, format, tokens, config.answers.group));
   else
-    corpus.prompts = std::make_shared<const PromptFile>(read_prompts(files, format, tokens));
+    corpus.prompts = std::make_shared<const PromptFile>(
+        read_prompts(files, format, tokens, config.answers.mixed));
 }
 
 /// Opens data.jsonl and data.validation as the answers of a loss of preferences.
@@ -422,7 +423,10 @@ std::string fingerprint(const Corpus& corpus) {
   }
   if (corpus.prompts) {
     key += " prompts";
-    for (const Prompt& one : corpus.prompts->prompts) add(one.tokens);
+    for (const Prompt& one : corpus.prompts->prompts) {
+      add(one.tokens);
+      if (corpus.answers.mixed) add(one.given.answer);
+    }
   } else if (corpus.rollouts) {
     key += concat(" rollouts ", corpus.answers.group);
     for (const Rollout& one : corpus.rollouts->answers) {

@@ -69,7 +69,7 @@ SequenceMask goldfish_mask(const GoldfishConfig& config, std::uint64_t seed,
   for (std::int64_t i = 0; i < config.h; ++i) leaving *= kBase;
   const auto k = static_cast<std::uint64_t>(config.k);
   return [=, lots = Random(seed, "goldfish")](std::int64_t n, Sequence& sequence) {
-    const auto& [ids, targets, positions, starts] = sequence;
+    const auto& [ids, targets, positions, starts, branches] = sequence;
     const auto length = std::ssize(ids);
     std::uint64_t hash = 0;   // of the last h tokens of the document
     std::int64_t before = 0;  // tokens of the document so far

@@ -17,6 +17,9 @@ struct Sequence {
   /// For each input, its position in its document and the row at which the document begins. Both
   /// are empty if the whole sequence is treated as one document.
   std::vector<std::int32_t> positions, starts;
+  /// If its first document has two branches, such as two answers to one prompt: the number of rows
+  /// that both begin with, the row where the second branch goes on, and the row after its end.
+  std::vector<std::int32_t> branches = {};
 };
 
 /// Makes targets of sequence n that do not count negative. Empty: all count.

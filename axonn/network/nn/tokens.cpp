@@ -30,6 +30,15 @@ void check_places(const Rows& rows, const RowPositions& places) {
                 "make_tokens: row ", r % rows.positions,
                 " of a sequence, wanted a document start from 0 to that row, got ",
                 places.starts[r]);
+  AXONN_CHECK(places.branches.empty() || std::ssize(places.branches) == 3 * rows.sequences,
+              "make_tokens: ", places.branches.size(), " numbers of branches for ", rows.sequences,
+              " sequences, want 3 for each");
+  for (std::size_t i = 0; i < places.branches.size(); i += 3) {
+    const auto of = places.branches.subspan(i, 3);
+    AXONN_CHECK(0 <= of[0] && of[0] <= of[1] && of[1] <= of[2] && of[2] <= rows.positions,
+                "make_tokens: branches ", of[0], ", ", of[1], " and ", of[2], " of a sequence of ",
+                rows.positions, " rows, want them in order");
+  }
 }
 
 /// Rows::rotary of all rows, in host memory; empty if it is.
@@ -143,11 +152,14 @@ Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
   const bool shared = ctx.grid.shape().context > 1 && !places.whole;
   AXONN_CHECK(places.further == 0 || !shared,
               "make_tokens: ranks share sequences, and have not all of the further tokens");
+  AXONN_CHECK(places.branches.empty() || !shared,
+              "make_tokens: ranks share sequences, and a branch needs its whole sequence");
   if (shared) return shared_tokens(ctx, ids, targets, rows, places);
   rows.position = ctx.on_device(places.positions);
   rows.start = ctx.on_device(places.starts);
   rows.counted = ctx.on_device(places.counted);
   rows.rotary = ctx.on_device(rotary_rows(rows, places));
+  rows.branches = ctx.on_device(places.branches);
   Tokens tokens{ctx.on_device(ids), ctx.on_device(targets), std::move(rows)};
   std::vector<std::int32_t> further_ids(ids.begin(), ids.end()),
       further_targets(targets.begin(), targets.end());

@@ -34,6 +34,7 @@ struct RowPositions {
   /// whose rotary frequencies are others in sequences longer than `short_sequences`.
   std::span<const std::int32_t> lengths = {};
   std::int64_t short_sequences = 0;
+  std::span<const std::int32_t> branches = {};  ///< (3 · sequences) or none, see Rows
   std::int64_t reach = 0;
   int further = 0;     ///< the number of Tokens::further
   bool whole = false;  ///< each rank has sequences of its own, even if GridShape::context is not 1
@@ -42,10 +43,10 @@ struct RowPositions {
 /// Copies tokens to the device: ids (R), and targets (R) or none, of whole sequences. If ranks
 /// share sequences (GridShape::context), only this rank's part of each, by
 /// RunSettings::sequence_cut. Throws if the counts differ, a position is not below the reach, a
-/// start is negative or beyond its row, sequences cannot be cut, or ranks share sequences whose
-/// further tokens are wanted. Does not compare ids and
-/// targets with a vocabulary: an Embedding gives 0 for an id that it does not have, and the loss of
-/// a target that is not in the vocabulary means nothing.
+/// start is negative or beyond its row, branches do not lie in their sequence, sequences cannot be
+/// cut, or ranks share sequences with branches or further tokens. Does not compare ids and targets
+/// with a vocabulary: an Embedding gives 0 for an id that it does not have, and the loss of a
+/// target that is not in the vocabulary means nothing.
 Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
                    std::span<const std::int32_t> targets, Rows rows,
                    const RowPositions& places = {});

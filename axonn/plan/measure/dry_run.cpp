@@ -19,6 +19,7 @@
 #include "axonn/network/model/counts.h"
 #include "axonn/network/model/model_files.h"
 #include "axonn/network/nn/adapters/adapter.h"
+#include "axonn/plan/measure/dry_rollouts.h"
 #include "axonn/plan/measure/dry_step.h"
 #include "axonn/ranks/comm/dry_world.h"
 #include "axonn/ranks/comm/launcher.h"
@@ -99,14 +100,16 @@ std::string shown(const Tokenizer* tokenizer, std::span<const std::int32_t> toke
   return text + (whole ? "" : " ...");
 }
 
-/// The first rows of the documents of a sequence, as "0, 17, 80"; "" if it has no documents. Rows
-/// of padding are left out.
+/// The first rows of the documents of a sequence, and of the second branch of one, as "0, 17, 80";
+/// "" if it has no documents. Rows of padding are left out.
 std::string rows_of_documents(const Sequence& sequence) {
   constexpr int kMost = 12;  // a line of a terminal
   std::string rows;
   int count = 0;
   for (std::int64_t row = 0; row < std::ssize(sequence.starts); ++row) {
-    if (sequence.starts[row] != row || sequence.targets[row] == kPaddingTarget) continue;
+    const bool begins =
+        sequence.starts[row] == row || (!sequence.branches.empty() && sequence.branches[1] == row);
+    if (!begins || sequence.targets[row] == kPaddingTarget) continue;
     if (++count <= kMost) rows += fmt::format("{}{}", rows.empty() ? "" : ", ", row);
   }
   return count > kMost ? fmt::format("{} and {} more", rows, count - kMost) : rows;
@@ -157,7 +160,8 @@ class DryChecks {
     check([this] { check_weights(); });
     check([this] { describe_data(); });
     describe_disk();
-    describe_memory(options_.limits, std::max(run_.memory.peak_bytes, run_.sample_bytes),
+    describe_memory(options_.limits,
+                    std::max({run_.memory.peak_bytes, run_.sample_bytes, run_.rollout_bytes}),
                     run_.snapshot_bytes + run_.data_bytes, run_);
     return std::move(run_);
   }
@@ -262,6 +266,18 @@ class DryChecks {
     run_.steps = training.steps;
     describe_epochs(batches);
     run_.sample_bytes = sample_memory(checked_, rank_, *stages.front(), options_.make_text_sampler);
+    describe_rollouts(*stages.front());
+  }
+
+  /// The memory of a generation with prompts as long as the longest.
+  void describe_rollouts(const Corpus& corpus) {
+    if (!corpus.prompts) return;
+    std::int64_t longest = 0;
+    for (const Prompt& prompt : corpus.prompts->prompts)
+      longest = std::max(longest, std::ssize(prompt.tokens));
+    const DryRollouts rollouts = dry_rollouts(checked_, rank_, {.prompt_tokens = longest});
+    run_.rollout_bytes = rollouts.memory.peak_bytes;
+    run_.rollouts_at_once = rollouts.at_once;
   }
 
   /// Counts the conversations that do not fit a sequence.
@@ -401,6 +417,33 @@ std::string length_text(const DryRun& run, const Config& config) {
                      run.epochs > 0 ? fmt::format(" are {:.2f} epochs", run.epochs) : "");
 }
 
+/// The memory of the rank at the peaks of all that it does.
+std::string memory_text(const DryRun& run, const Config& config) {
+  std::string text =
+      fmt::format("memory    {} on this rank at the peak of a step: exact{}\n",
+                  format_bytes(run.memory.peak_bytes),
+                  config.parallelism.experts > 1
+                      ? ", if experts are as busy as training.balance.expected_load says"
+                      : "");
+  for (int i = 0; i < kMemoryUses; ++i)
+    if (run.memory.peak_by[i] > 0)
+      text += fmt::format("  {:>12}  {}\n", format_bytes(run.memory.peak_by[i]),
+                          name_of(static_cast<MemoryUse>(i)));
+  text += fmt::format("activations {}\n", describe_recomputation(config));
+  if (run.sample_bytes > 0)
+    text += fmt::format("  {:>12}  in all while samples are written, between steps: exact\n",
+                        format_bytes(run.sample_bytes));
+  if (run.rollout_bytes > 0)
+    text += fmt::format(
+        "  {:>12}  in all while {} answers at a time are written, between steps: exact if all "
+        "prompts are as long as the longest\n",
+        format_bytes(run.rollout_bytes), format_count(run.rollouts_at_once));
+  if (run.snapshot_bytes > 0)
+    text += fmt::format("  {:>12}  more while a checkpoint is written\n",
+                        format_bytes(run.snapshot_bytes));
+  return text;
+}
+
 }  // namespace
 
 std::string to_text(const DryRun& result, const PreparedRun& run) {
@@ -419,21 +462,7 @@ std::string to_text(const DryRun& result, const PreparedRun& run) {
       config.training.global_batch, config.training.seq_len, padding_text(config),
       config.training.micro_batch, length_text(result, config));
   for (const std::string& stage : result.stages) text += "stage     " + stage + '\n';
-  text += fmt::format(
-      "memory    {} on this rank at the peak of a step: exact{}\n",
-      format_bytes(result.memory.peak_bytes),
-      p.experts > 1 ? ", if experts are as busy as training.balance.expected_load says" : "");
-  for (int i = 0; i < kMemoryUses; ++i)
-    if (result.memory.peak_by[i] > 0)
-      text += fmt::format("  {:>12}  {}\n", format_bytes(result.memory.peak_by[i]),
-                          name_of(static_cast<MemoryUse>(i)));
-  text += fmt::format("activations {}\n", describe_recomputation(config));
-  if (result.sample_bytes > 0)
-    text += fmt::format("  {:>12}  in all while samples are written, between steps: exact\n",
-                        format_bytes(result.sample_bytes));
-  if (result.snapshot_bytes > 0)
-    text += fmt::format("  {:>12}  more while a checkpoint is written\n",
-                        format_bytes(result.snapshot_bytes));
+  text += memory_text(result, config);
   if (!result.needs.empty()) text += fmt::format("needs     {}\n", result.needs);
   constexpr std::int64_t kStored = 2;  // bytes of a parameter in bf16
   text +=

@@ -39,6 +39,8 @@ struct DryRun {
   std::string place;                  ///< "rank 5 (x 1, y 0, z 1, data 0)"
   ArenaStats memory;                  ///< of that rank: see DryStep
   std::int64_t sample_bytes = 0;      ///< of that rank while samples are written; 0: there are none
+  std::int64_t rollout_bytes = 0;     ///< of that rank while answers of [rl] are written; 0: none
+  std::int64_t rollouts_at_once = 0;  ///< answers that all ranks write at a time
   std::int64_t snapshot_bytes = 0;    ///< host memory of that rank for the copy of a checkpoint
   std::int64_t data_bytes = 0;        ///< host memory of a rank for its data
   std::int64_t share = 0;             ///< parameters that this rank reads from a model's files

@@ -12,12 +12,7 @@
 
 namespace axonn {
 
-namespace {
-
-/// Takes the events of a step, at whose beginning `before` collectives had started, out of the
-/// recording. All steps end with the same work in flight, so a wait for work of the step before
-/// becomes a wait for the same work at the end of this one.
-Recording taken_step(Recording& recording, std::size_t before) {
+Recording taken_events(Recording& recording, std::size_t before) {
   Recording step{.events = std::exchange(recording.events, {})};
   recording.events.reserve(step.events.size());  // the next step is likely to be similar
   std::vector<std::size_t> starts;
@@ -27,7 +22,7 @@ Recording taken_step(Recording& recording, std::size_t before) {
     auto* const wait = std::get_if<Recording::Wait>(&event);
     if (!wait) continue;
     const std::size_t at = wait->started - before + (wait->started < before ? starts.size() : 0);
-    AXONN_CHECK(at < starts.size(), "dry_step: two steps end differently, at collective ",
+    AXONN_CHECK(at < starts.size(), "dry run: two steps end differently, at collective ",
                 wait->started, " of ", before);
     wait->started = starts[at];
   }
@@ -41,8 +36,6 @@ PreparedRun for_dry_steps(const PreparedRun& run) {
     config.activation_checkpoint.budget = 0;  // within_budget() itself counts with dry steps
   });
 }
-
-}  // namespace
 
 struct DrySteps::Model {
   Model(const PreparedRun& prepared, int rank)
@@ -99,7 +92,7 @@ DryStep DrySteps::step(const PreparedRun& given, const DryStepOptions& options) 
   model->recording.paused = true;
   DryStep result{.memory = loaded.arena().stats(), .kept_bytes = kept, .recording = {}};
   known_.insert_or_assign(key, result);
-  if (options.recording) result.recording = taken_step(model->recording, before);
+  if (options.recording) result.recording = taken_events(model->recording, before);
   return result;
 }
 

@@ -30,6 +30,14 @@ struct DryStep {
   Recording recording;
 };
 
+/// Takes the events of a step, at whose beginning `before` collectives had started, out of the
+/// recording. All steps end with the same work in flight, so a wait for work of the step before
+/// becomes a wait for the same work at the end of this one.
+Recording taken_events(Recording& recording, std::size_t before);
+
+/// The run without what needs a GPU or dry steps itself. Throws Error if its grid is automatic.
+PreparedRun for_dry_steps(const PreparedRun& run);
+
 /// Runs the trainer's own step of one rank of the run's grid with its model, layers and
 /// optimizer, but on a device without memory, with operations without arithmetic, and without the
 /// other ranks. So memory and recording are counted, not modelled a second time. Takes

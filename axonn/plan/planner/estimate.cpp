@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "axonn/network/model/model.h"
+#include "axonn/plan/measure/dry_rollouts.h"
 #include "axonn/plan/measure/dry_step.h"
 #include "axonn/plan/planner/costs.h"
 #include "axonn/ranks/comm/dry_world.h"
@@ -134,6 +135,22 @@ Prediction predict(const PreparedRun& run, const Machine& machine, DrySteps& ste
   const Prediction three = simulated(run, 3, costs, steps);
   if (count <= 3) return three;
   return {extend(simulated(run, 2, costs, steps), three, count - 2).time, three.memory_bytes};
+}
+
+RolloutCost rollout_cost(const PreparedRun& run, const Machine& machine) {
+  const MachineCosts costs(machine, run->parallelism.grid(), run->parallelism.collectives);
+  const auto written = [&](std::int64_t tokens) {
+    return dry_rollouts(run, 0, {.answer_tokens = tokens, .recording = true});
+  };
+  const DryRollouts two = written(2), three = written(3);
+  const double two_s = simulate(two.recording, costs).step_s,
+               token_s = std::max(0.0, simulate(three.recording, costs).step_s - two_s);
+  const std::int64_t answers = run->training.global_batch * run->rl.steps_per_generation,
+                     rounds = (answers + two.at_once - 1) / two.at_once;
+  const auto tokens = static_cast<double>(std::max<std::int64_t>(run->rl.max_tokens, 2) - 2);
+  return {.holds = run->rl.hold_weights,
+          .memory_bytes = std::max(two.memory.peak_bytes, three.memory.peak_bytes),
+          .seconds = two_s + token_s * tokens * static_cast<double>(rounds)};
 }
 
 Prediction estimate(const PreparedRun& run, const Machine& machine, DrySteps& steps) {

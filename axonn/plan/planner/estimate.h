@@ -41,6 +41,16 @@ std::int64_t estimate_memory(const PreparedRun& run, DrySteps& steps);
 /// one micro-batch.
 Prediction optimistic(const PreparedRun& run, const Machine& machine, DrySteps& steps);
 
+/// A generation of answers of [rl] on a rank, with the longest prompts that training.seq_len has
+/// room for: the peak of its arena to the byte, and the simulated time of all answers, each of
+/// rl.max_tokens tokens, without rewards.
+struct RolloutCost {
+  bool holds = false;  ///< rl.hold_weights of the run
+  std::int64_t memory_bytes = 0;
+  double seconds = 0;
+};
+RolloutCost rollout_cost(const PreparedRun& run, const Machine& machine);
+
 /// Bytes of parameters, gradients and optimizer state of a rank of the run's grid: a lower bound of
 /// its memory. Computed from the sizes of flat buffers, without a dry step.
 std::int64_t state_bytes(const PreparedRun& run);

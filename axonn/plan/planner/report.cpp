@@ -10,6 +10,7 @@
 #include "axonn/foundation/base/clock.h"
 #include "axonn/foundation/base/log.h"
 #include "axonn/network/model/counts.h"
+#include "axonn/plan/measure/dry_rollouts.h"
 #include "axonn/plan/measure/dry_step.h"
 #include "axonn/plan/planner/estimate.h"
 #include "axonn/run/config/recompute.h"
@@ -173,6 +174,19 @@ std::string kept_weights(const PlanReport& r, const Plan& plan) {
       keep == KeepWeights::step ? "step" : "micro-batch", name_of(keep));
 }
 
+/// The memory of answers that the run writes, and the key that says when weights are gathered; ""
+/// if it writes none.
+std::string rollouts(const PlanReport& r, const Plan& plan) {
+  if (plan.rollout_bytes == 0) return "";
+  const bool holds = planned(r.run, plan)->rl.hold_weights;
+  return fmt::format("Answers: {} while they are written{}\n",
+                     gigabytes(static_cast<double>(plan.rollout_bytes)),
+                     plan.grid.z == 1 ? ""
+                     : holds          ? ", with weights gathered over z once"
+                                      : ", with weights gathered at each use: in a run, set "
+                                        "rl.hold_weights = false");
+}
+
 /// Lines of the parts of the best plan's memory, the largest first, without those below 0.1 %.
 std::string memory_parts(const PlanReport& r) {
   const auto peak = static_cast<double>(r.result.plans.front().memory_bytes);
@@ -226,7 +240,8 @@ std::string explanation(const PlanReport& r) {
   }
   text += parts(time.compute_by, "", time.step_s, unit);
   text += parts(time.exposed_by, "exposed ", time.step_s, unit);
-  text += recomputation(r, best) + kept_weights(r, best) + memory_parts(r) + flops_text(flops);
+  text += recomputation(r, best) + kept_weights(r, best) + rollouts(r, best) + memory_parts(r) +
+          flops_text(flops);
   if (!r.savings.empty()) text += "Time saved by overlap, and saved or added by other settings:\n";
   for (const Saving& saving : r.savings)
     text += fmt::format("  {:>+9.3f} {} {:>5.1f} %  {} parallelism.{}\n",
@@ -307,6 +322,10 @@ Json json_of(const PlanReport& r, const Plan& plan) {
       {"comm_s_by", plan.time.comm_by},
       {"behind", why_behind(r.result.plans.front(), plan)},
   };
+  if (plan.rollout_bytes > 0) {
+    json["rollout_bytes"] = plan.rollout_bytes;
+    json["hold_weights"] = planned(r.run, plan)->rl.hold_weights;
+  }
   if (r.tokens > 0) {
     json["days"] = r.training_days(plan);
     json["device_hours"] = r.device_hours(plan);
@@ -426,7 +445,11 @@ PlanReport make_plans(PlanReport asked) {
     asked.devices_that_fit = devices_that_fit(asked.run, asked.machine, asked.options);
     return asked;
   }
-  asked.memory = dry_step(planned(asked.run, plans.front()), 0).memory.peak_by;
+  const PreparedRun best = planned(asked.run, plans.front());
+  asked.memory = dry_step(best, 0).memory.peak_by;
+  const std::int64_t of_rollouts = plans.front().rollout_bytes;
+  if (of_rollouts > 0 && of_rollouts == plans.front().memory_bytes)
+    asked.memory = dry_rollouts(best, 0).memory.peak_by;
   if (asked.options.cost == CostModel::simulated)
     asked.savings = savings(asked.run, asked.machine, plans.front());
   return asked;

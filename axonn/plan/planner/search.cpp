@@ -13,6 +13,7 @@
 #include "axonn/plan/planner/estimate.h"
 #include "axonn/plan/planner/paper_model.h"
 #include "axonn/plan/planner/recompute_budget.h"
+#include "axonn/use/rewards/rollout_sampler.h"
 
 namespace axonn {
 
@@ -82,10 +83,16 @@ class Search {
            limit_s < kNever ? static_cast<std::int64_t>(first + left) : 0);
       result_.simulated += static_cast<int>(count);
       std::vector<std::optional<Plan>> found(count);
-      parallel_for(count, threads_,
-                   [&](std::size_t i) { found[i] = best_of(candidates_[first + i], limit_s); });
+      parallel_for(count, threads_, [&](std::size_t i) {
+        found[i] = with_rollouts(best_of(candidates_[first + i], limit_s));
+      });
       for (std::optional<Plan>& plan : found) {
         if (!plan) continue;
+        if (!fits(plan->memory_bytes)) {  // only answers do not: their memory is of no other plan
+          if (!result_.smallest || plan->memory_bytes < result_.smallest->memory_bytes)
+            result_.smallest = plan;
+          continue;
+        }
         const auto at = std::ranges::upper_bound(plans, seconds_of(*plan), {}, seconds_of);
         plans.insert(at, std::move(*plan));
         if (std::ssize(plans) > options_.top) plans.pop_back();
@@ -303,6 +310,24 @@ class Search {
     std::ranges::stable_sort(plans, {}, seconds_of);
   }
 
+  /// The plan with the memory of answers that the run writes, which may not fit.
+  std::optional<Plan> with_rollouts(std::optional<Plan> plan) const {
+    if (!plan || !may_write_rollouts(run_->rl)) return plan;
+    const auto cost_of = [&](bool holds) {
+      plan->hold_weights = holds;
+      return rollout_cost(planned(run_, *plan), machine_);
+    };
+    RolloutCost best = cost_of(run_->rl.hold_weights);
+    if (best.holds && plan->grid.z > 1)
+      if (const RolloutCost other = cost_of(false);
+          !fits(best.memory_bytes) || other.seconds < best.seconds)
+        best = other;
+    plan->hold_weights = best.holds;
+    plan->rollout_bytes = best.memory_bytes;
+    plan->memory_bytes = std::max(plan->memory_bytes, best.memory_bytes);
+    return plan;
+  }
+
   Plan keeping(const Plan& plan) const {
     Plan best = plan;
     if (plan.grid.z == 1) return best;
@@ -314,6 +339,7 @@ class Search {
       const Prediction found = cost(planned(run_, kept), predict, steps);
       kept.time = found.time;
       kept.memory_bytes = found.memory_bytes;
+      kept = *with_rollouts(kept);
       const double most_s = std::min(kWorthKeeping * seconds_of(plan), seconds_of(best));
       if (fits(kept.memory_bytes) && seconds_of(kept) < most_s) best = kept;
     }
@@ -525,6 +551,7 @@ PreparedRun planned(const PreparedRun& run, const Plan& plan) {
     config.parallelism.experts = plan.grid.experts;
     config.training.micro_batch = plan.micro_batch;
     config.parallelism.keep_weights = plan.keep_weights.value_or(config.parallelism.keep_weights);
+    config.rl.hold_weights = plan.hold_weights.value_or(config.rl.hold_weights);
     RecomputeConfig& recompute = config.activation_checkpoint;
     recompute.mode = plan.recompute;
     recompute.blocks = plan.recompute_blocks.value_or(recompute.blocks);

@@ -37,8 +37,13 @@ struct Plan {
   /// As RecomputeConfig::values and first_values, if recompute_blocks is set.
   std::vector<std::string> recompute_values = {}, recompute_first_values = {};
   std::optional<KeepWeights> keep_weights = {};  ///< none: the config's
+  /// Whether weights are gathered once while answers of [rl] are written (RlConfig::hold_weights);
+  /// none: the config's.
+  std::optional<bool> hold_weights = {};
   StepTime time = {};
   std::int64_t memory_bytes = 0;  ///< peak of a rank's arena
+  /// That of writing answers, which memory_bytes includes; 0: none.
+  std::int64_t rollout_bytes = 0;
 
   void set_recomputation(const RecomputeConfig& config) {
     recompute = config.mode;
@@ -94,6 +99,11 @@ struct SearchResult {
 /// Plans are compared with the run's parallelism.keep_weights. If that is none, the best plans
 /// then keep gathered weights where this fits and saves 2 % of the time, unless
 /// options.keep_weights forbids it, and not with CostModel::paper.
+///
+/// Of a run that may write answers of [rl], grids on which this does not fit have no plan. Its
+/// prompts are taken to be as long as training.seq_len allows. If rl.hold_weights is true, weights
+/// are gathered over z once while answers are written where this fits and does not take longer
+/// than gathering them at each use; its time is simulated. It is not part of a plan's time.
 ///
 /// The run's grid, micro_batch and recomputation are ignored. Throws UsageError if no grid can cut
 /// the model and the batch, or if the machine has no rates for the run's type.

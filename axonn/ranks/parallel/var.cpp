@@ -30,6 +30,7 @@ Rows Rows::part(std::int64_t begin, std::int64_t end) const {
           .start = piece(start),
           .counted = piece(counted),
           .rotary = piece(rotary),
+          .branches = piece(branches),
           .reach = reach,
           .share = std::move(part_of_share)};
 }

@@ -69,6 +69,10 @@ struct Rows {
   /// its position, or that plus most_positions() in longer sequences. Empty: all sequences here
   /// have whole() rows, and no table depends on more.
   Tensor rotary = {};
+  /// For sequences whose document has two branches, as two answers to one prompt: (1, 3·sequences)
+  /// i32, ops::BranchPlaces::branches. A row sees the rows that both begin with and its own branch;
+  /// `position` goes on from the common rows in both. Empty: there are none.
+  Tensor branches = {};
   std::int64_t reach = 0;  ///< all positions are less than this; 0: `positions`
   /// Set if ranks share sequences. Then `positions` is the number of those here, and `position` is
   /// set, too.

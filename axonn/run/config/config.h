@@ -160,6 +160,8 @@ struct DistillConfig {
   double beta = 0.5;         ///< see ops::DivergenceTerms: 0 forward, 1 reverse divergence
   double temperature = 1;    ///< by which the logits of both are divided
   std::int64_t top_k = 0;    ///< see CrossEntropy::Teacher; 0: all tokens
+  double lmbda =
+      1;  ///< share of the generations of [rl] that the run writes; others are the data's
 };
 
 /// [preference]: how a model learns from answers of which some are better than others.
@@ -179,6 +181,7 @@ struct PreferenceConfig {
   Divergence f_divergence_type = Divergence::reverse_kl;
   double f_alpha_divergence_coef = 0.5;  ///< a of Divergence::alpha_divergence
   std::int64_t max_length = 0;           ///< tokens of prompt and answer that are kept; 0: all
+  bool shared_prompt = false;            ///< whether a pair's prompt is computed once
   std::string reference = {};  ///< model that the loss compares with; empty: that at model.path
 };
 

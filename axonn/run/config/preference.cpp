@@ -197,11 +197,14 @@ bool sorts_pairs(const PreferenceConfig& config) {
 
 AnswerData answer_data(const Config& config) {
   if (config.rl.loss != PolicyLoss::none)
-    return {.kind = AnswerData::Kind::rollouts, .group = config.rl.group};
+    return {.kind = AnswerData::Kind::rollouts,
+            .group = config.rl.group,
+            .mixed = config.rl.loss == PolicyLoss::distill && config.distill.lmbda < 1};
   const PreferenceLoss loss = config.preference.loss;
   if (loss == PreferenceLoss::none) return {};
   return {.kind = reads_labels(loss) ? AnswerData::Kind::labels : AnswerData::Kind::pairs,
           .with_prompt = loss == PreferenceLoss::orpo,
+          .shared_prompt = config.preference.shared_prompt,
           .block = std::max<std::int64_t>(2, config.training.global_batch),
           .max_length = config.preference.max_length};
 }

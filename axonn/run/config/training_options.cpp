@@ -302,6 +302,11 @@ void list_dpo(PreferenceConfig& preference, OptionList& list) {
                     "prompt leaves none for an answer are left out; 0: all",
             .min = 0,
             .also = "max_prompt_length cutoff_len"});
+  list.add(
+      "shared_prompt", &preference.shared_prompt,
+      {.help = "whether a sequence has the prompt of its two answers once, which is faster and "
+               "takes less memory, so that training.seq_len can be smaller; not with "
+               "parallelism.context, nor with delta nets"});
 }
 
 }  // namespace
@@ -379,6 +384,13 @@ void list_distill(DistillConfig& distill, OptionList& list) {
                     "together as one; 0: all by themselves",
             .min = 0,
             .also = "loss_top_k"});
+  list.add(
+      "lmbda", &distill.lmbda,
+      {.help = "rl.loss = distill: share of the generations whose answers the run writes, drawn "
+               "at random; others have the answers of data.jsonl, in which, below 1, each line "
+               "has one",
+       .min = 0,
+       .also = "lambda student_data_fraction"});
 }
 
 }  // namespace axonn

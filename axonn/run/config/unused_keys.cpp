@@ -102,7 +102,7 @@ void add_unused_of_preference(const Config& config, UnusedKeys& keys) {
              "preference.alpha", "preference.desirable_weight", "preference.undesirable_weight",
              "preference.sft_weight", "preference.ld_alpha", "preference.use_weighting",
              "preference.f_divergence_type", "preference.f_alpha_divergence_coef",
-             "preference.max_length", "preference.reference"},
+             "preference.max_length", "preference.shared_prompt", "preference.reference"},
             "preference.loss is none");
   keys.when(!none && config.preference.f_divergence_type != Divergence::alpha_divergence,
             {"preference.f_alpha_divergence_coef"},
@@ -168,6 +168,7 @@ void add_unused_of_rl(const Config& config, UnusedKeys& keys) {
   const RlConfig& rl = config.rl;
   const bool none = rl.loss == PolicyLoss::none;
   keys.when(!weighs_answers(rl), kKeysOfWeights, "rl.loss is distill");
+  keys.when(rl.loss != PolicyLoss::distill, {"distill.lmbda"}, "rl.loss is not distill");
   keys.when(none, kKeysOfWeights, "rl.loss is none");
   keys.when(none,
             {"rl.group", "rl.reward_weights", "rl.temperature", "rl.max_tokens", "rl.iterations",

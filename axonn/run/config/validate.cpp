@@ -353,6 +353,15 @@ void validate_pairs(const Config& config) {
                 "must be at least 2, since kto compares an answer with those of the step's others");
   forbid_beside(kLoss, preference.use_weighting && config.model.logit_cap > 0, "use_weighting",
                 "needs logits that are not capped, and this model caps them; leave it out");
+  constexpr const char* kShared = "[preference] shared_prompt";
+  forbid_beside(kShared, preference.shared_prompt && config.parallelism.context > 1,
+                "[parallelism] context",
+                "cuts sequences, of which an answer needs the whole prompt; set it to 1, or ",
+                "shared_prompt to false");
+  forbid_beside(kShared, preference.shared_prompt && !config.model.delta_layers.empty(),
+                "[model] delta_layers",
+                "are layers whose states go from row to row, so that the second answer would see ",
+                "the first; set shared_prompt to false");
   if (has_reference(preference.loss) && preference.reference.empty())
     validate_own_reference(config, "[preference]", "");
 }
@@ -386,6 +395,11 @@ void validate_distill(const Config& config) {
   const DistillConfig& distill = config.distill;
   if (distill.teacher.empty()) return;
   if (distill.beta > 1) refuse("[distill] beta = ", distill.beta, "; wanted 0 to 1");
+  if (distill.lmbda > 1) refuse("[distill] lmbda = ", distill.lmbda, "; wanted 0 to 1");
+  if (distill.lmbda < 1 && config.rl.loss != PolicyLoss::distill)
+    refuse("[distill] lmbda = ", distill.lmbda, " mixes answers of data.jsonl with those that the ",
+           "run writes, and this run writes none; leave it out, or set rl.loss = \"distill\" ",
+           "('axonn distill --on-policy')");
   if (distill.temperature <= 0)
     refuse("[distill] temperature = ", distill.temperature, "; wanted more than 0");
   if (config.preference.loss != PreferenceLoss::none)

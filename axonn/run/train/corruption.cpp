@@ -180,9 +180,9 @@ std::vector<Replica> state_replicas(Training& training) {
 /// The first micro-batch of the first (z, data) coordinate, on all ranks. Collective.
 MicroBatch common_micro_batch(Training& training, std::int64_t step) {
   MicroBatch micro = training.batches->at(step)->micro_batches.front();
-  auto& [ids, targets, positions, starts] = micro.rows;
+  auto& [ids, targets, positions, starts, branches] = micro.rows;
   for (const Axis axis : {Axis::z, Axis::data})
-    for (auto* values : {&ids, &targets, &positions, &starts})
+    for (auto* values : {&ids, &targets, &positions, &starts, &branches})
       if (!values->empty())
         training.model.grid().along(axis).broadcast(buffer(std::span(*values)), 0, "verify").wait();
   micro.first = 0;

@@ -94,6 +94,7 @@ std::string samples_json(Training& training, std::int64_t step) {
       add("targets", rows.targets);
       add("positions", rows.positions);
       add("starts", rows.starts);
+      if (!rows.branches.empty()) add("branches", rows.branches);
       samples.push_back(std::move(sample));
     }
   return samples.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -141,6 +142,7 @@ StoredStep stored_step(const LoadedModel& model, const std::string& text) try {
                 kPaddingTarget);
     append("positions", rows.positions);
     append("starts", rows.starts);
+    if (sample.contains("branches")) append("branches", rows.branches);
   }
   return stored;
 } catch (const nlohmann::json::exception& error) {

@@ -159,7 +159,8 @@ std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens, c
     pair.rows.assign(length, RowOf::nothing);
     bool second = false;
     for (std::int64_t r = 0; r < length; ++r) {
-      second = second || (r > 0 && places[s * length + r] == 0);
+      // The second answer is a document of its own, or goes on from rows that both have.
+      second = second || (r > 0 && places[s * length + r] <= places[s * length + r - 1]);
       if (targets[s * length + r] < 0) continue;
       pair.rows[r] = second ? RowOf::second : r < prompt ? RowOf::prompt : RowOf::first;
       if (pair.rows[r] != RowOf::prompt) ++pair.answers[second].tokens;

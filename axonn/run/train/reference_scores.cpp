@@ -40,10 +40,11 @@ ReferenceScores::ReferenceScores(const std::string& folder, const PreparedRun& r
     : folder_(folder) {
   if (folder.empty()) return;
   const std::string& named = run->preference.reference;
-  run_ = cache_path({.folder = folder, .makes = false}, "reference",
-                    files_of_model(named.empty() ? run->model.path : named),
-                    concat(kVersion, name_of(run->training.dtype), ' ', run->training.seq_len, ' ',
-                           run->preference.ld_alpha));
+  run_ = cache_path(
+      {.folder = folder, .makes = false}, "reference",
+      files_of_model(named.empty() ? run->model.path : named),
+      concat(kVersion, name_of(run->training.dtype), ' ', run->training.seq_len, ' ',
+             run->preference.ld_alpha, run->preference.shared_prompt ? " shared prompts" : ""));
 }
 
 std::string ReferenceScores::path_of(const DocumentRange& answers) const {

@@ -193,14 +193,17 @@ void TrainStep::launch_graphs(const Context& ctx, const StepInput& input) {
 }
 
 Tokens make_tokens(const Context& ctx, const MicroBatch& batch) {
-  const auto& [ids, targets, positions, starts] = batch.rows;
+  const auto& [ids, targets, positions, starts, branches] = batch.rows;
   const std::int64_t length = std::ssize(ids) / batch.sequences;
   std::vector<std::int32_t> counted;
   if (!positions.empty() || batch.may_pad)  // packed sequences may have padding, too
     for (const std::int32_t target : targets) counted.push_back(target == kPaddingTarget ? 0 : 1);
-  Tokens tokens = make_tokens(
-      ctx, ids, targets, {batch.sequences, length, batch.first * length},
-      {.positions = positions, .starts = starts, .counted = counted, .further = batch.further});
+  Tokens tokens = make_tokens(ctx, ids, targets, {batch.sequences, length, batch.first * length},
+                              {.positions = positions,
+                               .starts = starts,
+                               .counted = counted,
+                               .branches = branches,
+                               .further = batch.further});
   tokens.numbers = batch.numbers;
   return tokens;
 }

@@ -80,6 +80,7 @@ const Tokens& StepGraphs::place(const Context& ctx, const Tokens& tokens) {
   }
   put(rows.position, tokens.rows.position);
   put(rows.start, tokens.rows.start);
+  put(rows.branches, tokens.rows.branches);
   if (rows.share) {
     Tensor blocks = rows.share->blocks, slots = rows.share->slots;
     put(blocks, tokens.rows.share->blocks);

@@ -277,6 +277,7 @@ Tokens tokens_without_values(const Context& ctx, std::int64_t sequences, std::in
     rows.start = ids();
   }
   if (packed || may_pad(config)) rows.counted = ids();
+  if (config.preference.shared_prompt) rows.branches = ctx.empty(1, 3 * sequences, DType::i32);
   Tensor inputs = ids(), targets = ids();
   Tokens tokens{std::move(inputs), std::move(targets), std::move(rows)};
   for (std::int64_t i = 0; i < config.model.mtp_layers; ++i)
@@ -291,7 +292,7 @@ std::shared_ptr<const MicroBatch> made_up_batch(const Config& config, std::int64
   batch->sequences = rows / length;
   batch->may_pad = may_pad(config);
   batch->further = static_cast<int>(config.model.mtp_layers);
-  auto& [ids, targets, positions, starts] = batch->rows;
+  auto& [ids, targets, positions, starts, branches] = batch->rows;
   ids.resize(rows);
   // A prime, so that neighbours differ. Row i has the id i · 7919 modulo the vocab.
   const std::int64_t vocab = config.model.vocab, stride = 7919 % vocab;
@@ -307,6 +308,9 @@ std::shared_ptr<const MicroBatch> made_up_batch(const Config& config, std::int64
     for (std::int64_t i = 0; i < rows; ++i)
       positions.push_back(static_cast<std::int32_t>(i % length));  // packed sequences
   }
+  for (std::int64_t s = 0; config.preference.shared_prompt && s < batch->sequences; ++s)
+    for (const std::int64_t row : {std::int64_t{0}, length, length})  // no second branch
+      branches.push_back(static_cast<std::int32_t>(row));
   return batch;
 }
 

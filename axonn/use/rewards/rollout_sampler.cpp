@@ -171,8 +171,10 @@ class PromptSampler final : public RolloutSampler {
                " an answer is longer than training.seq_len = ", config.training.seq_len,
                "; raise seq_len, or lower max_tokens");
       longest = std::max(longest, size);
+      refuse_long_answer(i);
     }
-    context_ = std::min(longest + config.rl.max_tokens, config.model.positions);
+    writing_ = rollout_writing(config, longest);
+    writing_.answers.stop_tokens = corpus_->prompts->ends;
     if (model.grid().world().rank() == 0) finder_.emplace(config.rl, *corpus_->tokenizer);
   }
 
@@ -203,6 +205,16 @@ class PromptSampler final : public RolloutSampler {
   }
 
  private:
+  void refuse_long_answer(std::size_t i) const {
+    const Rollout& given = corpus_->prompts->prompts[i].given;
+    const std::int64_t rows = std::ssize(given.prompt) + std::ssize(given.answer) - 1,
+                       length = model_.config().training.seq_len;
+    if (rows > length)
+      refuse("line ", i + 1, " of data.jsonl has ", rows,
+             " tokens in prompt and answer, more than training.seq_len = ", length,
+             "; raise seq_len, or leave the line out");
+  }
+
   std::int64_t groups_of(const RolloutFile& file) const {
     return std::ssize(file.answers) / model_.config().rl.group;
   }
@@ -213,12 +225,26 @@ class PromptSampler final : public RolloutSampler {
     const std::vector<const Prompt*> prompts = prompts_from(number * groups, count);
     RolloutFile made;
     double start = now_seconds();
-    made.answers = answers_to(prompts, number);
+    made.answers = writes(number) ? answers_to(prompts, number) : given_to(prompts);
     cost.sampling_seconds += now_seconds() - start;
     start = now_seconds();
     find_rewards(prompts, made, cost);
     cost.reward_seconds += now_seconds() - start;
     return made;
+  }
+
+  /// Whether attempt `number` has answers of the run, or those of the data.
+  bool writes(std::int64_t number) const {
+    const double share = model_.config().distill.lmbda;
+    return !corpus_->answers.mixed ||
+           Random(static_cast<std::uint64_t>(model_.config().training.seed), "distill.lmbda")
+                   .uniform(static_cast<std::uint64_t>(number)) < share;
+  }
+
+  static std::vector<Rollout> given_to(const std::vector<const Prompt*>& prompts) {
+    std::vector<Rollout> answers;
+    for (const Prompt* prompt : prompts) answers.push_back(prompt->given);
+    return answers;
   }
 
   /// Adds the groups of `made` to those whose rewards differ or to the others. All are kept if
@@ -279,19 +305,11 @@ class PromptSampler final : public RolloutSampler {
   }
 
   std::vector<Rollout> answers_to(const std::vector<const Prompt*>& prompts, std::int64_t number) {
-    const RlConfig& rl = model_.config().rl;
     std::vector<std::vector<std::int32_t>> tokens;
     for (const Prompt* prompt : prompts) tokens.push_back(prompt->tokens);
-    const GenerationOptions wanted{.max_tokens = rl.max_tokens,
-                                   .sampling = {.temperature = 1},
-                                   .seed = seed_of("answers", number),
-                                   .likeliest = 0,
-                                   .stop_tokens = corpus_->prompts->ends,
-                                   .keeps_stop_token = true};
-    Generator generator(model_, {.context = context_,
-                                 .hold_weights = rl.hold_weights,
-                                 .trained_positions = model_.config().training.seq_len,
-                                 .logit_factor = static_cast<float>(1 / rl.temperature)});
+    GenerationOptions wanted = writing_.answers;
+    wanted.seed = seed_of("answers", number);
+    Generator generator(model_, writing_.generator);
     std::vector<Rollout> answers;
     for (const Generation& one : generator.generate(tokens, wanted)) {
       Rollout& answer = answers.emplace_back();
@@ -337,11 +355,27 @@ class PromptSampler final : public RolloutSampler {
 
   LoadedModel& model_;
   std::shared_ptr<const Corpus> corpus_;
-  std::int64_t context_ = 0;
+  RolloutWriting writing_;
   std::optional<RewardFinder> finder_;  // of rank 0
 };
 
 }  // namespace
+
+RolloutWriting rollout_writing(const Config& config, std::int64_t longest_prompt) {
+  const RlConfig& rl = config.rl;
+  return {.generator = {.context = std::min(longest_prompt + rl.max_tokens, config.model.positions),
+                        .hold_weights = rl.hold_weights,
+                        .trained_positions = config.training.seq_len,
+                        .logit_factor = static_cast<float>(1 / rl.temperature)},
+          .answers = {.max_tokens = rl.max_tokens,
+                      .sampling = {.temperature = 1},
+                      .likeliest = 0,
+                      .keeps_stop_token = true}};
+}
+
+bool may_write_rollouts(const RlConfig& config) {
+  return config.loss != PolicyLoss::none && (gives_rewards(config) || !weighs_answers(config));
+}
 
 std::unique_ptr<RolloutSampler> make_rollout_sampler(LoadedModel& model,
                                                      std::shared_ptr<const Corpus> corpus) {

@@ -4,8 +4,22 @@
 
 #include "axonn/run/train/rollout_sampler.h"
 #include "axonn/run/train/training.h"
+#include "axonn/use/infer/generator.h"
 
 namespace axonn {
+
+/// How a run writes answers.
+struct RolloutWriting {
+  Generator::Options generator;
+  GenerationOptions answers;  ///< without a seed and the tokens that end an answer
+};
+
+/// That of [rl], if the longest prompt has so many tokens.
+RolloutWriting rollout_writing(const Config& config, std::int64_t longest_prompt);
+
+/// Whether answers are written, where the data are prompts: something gives them rewards, or a
+/// teacher weighs their tokens.
+bool may_write_rollouts(const RlConfig& config);
 
 /// Makes what writes the answers of a run on its own grid, from the weights in training: a
 /// RolloutSamplerMaker for TrainOptions::make_sampler. Generation g takes the next prompts of a

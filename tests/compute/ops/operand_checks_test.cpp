@@ -108,6 +108,9 @@ Refused of_activations(const Operands& o) {
       {"terms is (4,2) f32, want (4,6)", ops::SinkTerms{o.stats, o.y, o.x, o.y, o.row}},
       {"inp is (4,6) f32, want 1 sequences of a multiple of 2 x 64",
        ops::OrderBlocks{.out = o.x, .inp = o.y, .slots = o.ids, .sequences = 1, .ways = 2}},
+      {"starts is (1,4) i32, want (1,8)",
+       ops::BranchPlaces{
+           .places = o.experts, .weights = o.stats, .starts = o.ids, .branches = o.few}},
       {"out is (4,6) f32, want (4,3)", ops::Swiglu{o.x, o.y}},
       {"d_out is (4,6) f32, want (4,3)", ops::SwigluBackward{o.x, o.x, o.y}},
       {"out is (4,3) f32, want (4,6)", ops::Xielu{o.thirds, o.x, o.one, o.one}},

@@ -115,6 +115,10 @@ Outputs llama(Backend& backend, DType type) {
       .kept = kept, .inp = inp, .slots = slots, .positions = positions, .entries = 2});
   Operand begins{std::vector<std::int32_t>(kRows)};
   backend.run(ops::ChunkStarts{.out = begins, .positions = positions, .chunk = 3, .length = kRows});
+  Operand copies(kRows, 2, DType::i32), own(kRows, 2, DType::f32),
+      firsts{std::vector<std::int32_t>(2 * kRows)};
+  const Operand branches(std::vector{100, 150, 280}), blocks(std::vector{3, 0, 1, 2});
+  backend.run(ops::BranchPlaces{copies, own, firsts, branches});
   const Operand sinks = input("sinks", 1, kCols / 64, type),
                 stats = input("stats", kRows, kCols / 64, DType::f32);
   Operand moved(kRows, kCols, type);
@@ -123,14 +127,10 @@ Outputs llama(Backend& backend, DType type) {
   backend.run(ops::AddSinks{turned, total, stats, sinks});
   backend.run(ops::SinkTerms{of_sinks, inp, turned, total, sinks});
   Operand ordered(256, kCols, type);
-  backend.run(ops::OrderBlocks{.out = ordered,
-                               .inp = inp.view().row_range(0, 256),
-                               .slots = Operand(std::vector<std::int32_t>{3, 0, 1, 2}),
-                               .sequences = 1,
-                               .ways = 2});
-  return outputs({&squares, &sums, &heads, &rstd, &d_heads, &d_weight, &turned, &activated,
-                  &d_activated, &bent, &d_bent, &d_p, &d_n, &kept, &ordered, &total, &of_sinks,
-                  &moved, &begins});
+  backend.run(ops::OrderBlocks{ordered, inp.view().row_range(0, 256), blocks, 1, 2});
+  return outputs({&squares,     &sums,  &heads,  &rstd,   &d_heads, &d_weight, &turned,  &activated,
+                  &d_activated, &bent,  &d_bent, &d_p,    &d_n,     &kept,     &ordered, &total,
+                  &of_sinks,    &moved, &begins, &copies, &own,     &firsts});
 }
 
 /// Sequences of 64 rows, with heads of 10 columns.

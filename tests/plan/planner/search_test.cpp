@@ -8,6 +8,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/known_models.h"
 #include "axonn/network/model/model.h"
+#include "axonn/plan/measure/dry_rollouts.h"
 #include "axonn/plan/measure/dry_step.h"
 #include "axonn/plan/planner/estimate.h"
 #include "axonn/ranks/comm/dry_world.h"
@@ -395,4 +396,70 @@ TEST(Strategy, AllowsOnlyItsKindsOfParallelism) {
   EXPECT_FALSE(allows(Strategy::megatron, {.x = 3, .data = 4}, 4)) << "straddles nodes";
   EXPECT_FALSE(allows(Strategy::megatron, {.x = 2, .y = 2}, 4));
   EXPECT_TRUE(allows(Strategy::grid_4d, {.x = 3, .y = 5, .z = 7, .data = 11}, 4));
+}
+
+/// A run that trains adapters on 32 answers that it writes. Most of its memory are weights.
+PreparedRun writes_answers() {
+  return prepared(small_gpt()).with([](Config& config) {
+    config.model.lora.rank = 8;
+    config.training.seq_len = 64;
+    config.training.micro_batch = 1;
+    config.rl = {.loss = PolicyLoss::grpo, .group = 4, .max_tokens = 32, .rewards = {"number"}};
+  });
+}
+
+TEST(Search, GathersTheWeightsOnceForAnswersWhereThatFits) {
+  const PreparedRun run = writes_answers();
+  Machine machine = round_machine();
+  const SearchOptions options{.devices = 4,
+                              .strategy = Strategy::fsdp,
+                              .top = 1,
+                              .micro_batch = 1,
+                              .recompute = RecomputeMode::none,
+                              .keep_weights = false};
+  const Plan held = search(run, machine, options).plans.at(0);
+  EXPECT_EQ(held.hold_weights, true);
+  EXPECT_EQ(held.rollout_bytes, dry_rollouts(planned(run, held), 0).memory.peak_bytes);
+  Plan other = held;
+  other.hold_weights = false;
+  const RolloutCost gathered = rollout_cost(planned(run, other), machine),
+                    once = rollout_cost(planned(run, held), machine);
+  EXPECT_GT(gathered.seconds, once.seconds) << "32 tokens, for each of which weights are gathered";
+  const std::int64_t step = dry_step(planned(run, held), 0).memory.peak_bytes,
+                     least = std::max(step, gathered.memory_bytes);
+  EXPECT_EQ(held.memory_bytes, std::max(step, held.rollout_bytes));
+  ASSERT_LT(least, held.rollout_bytes);
+
+  machine.memory_bytes = static_cast<double>(least + held.rollout_bytes) / 2;
+  const Plan tight = search(run, machine, options).plans.at(0);
+  EXPECT_EQ(tight.hold_weights, false);
+  EXPECT_EQ(tight.memory_bytes, least);
+  EXPECT_FALSE(planned(run, tight)->rl.hold_weights);
+
+  machine.memory_bytes = static_cast<double>(step - 1);
+  EXPECT_THAT(search(run, machine, options).plans, IsEmpty());
+  const PreparedRun never = run.with([](Config& config) { config.rl.hold_weights = false; });
+  EXPECT_EQ(search(never, round_machine(), options).plans.at(0).hold_weights, false);
+}
+
+TEST(Search, HasNoPlanWhereWritingAnswersDoesNotFit) {
+  const PreparedRun run = writes_answers().with([](Config& config) {
+    config.training.seq_len = 512;  // keys and values of 256 answers
+    config.training.global_batch = 256;
+    config.rl.max_tokens = 256;
+  });
+  Machine machine = round_machine();
+  const SearchOptions options{
+      .devices = 4, .strategy = Strategy::fsdp, .top = 1, .micro_batch = 1, .keep_weights = false};
+  const Plan plan = search(run, machine, options).plans.at(0);
+  const std::int64_t step = dry_step(planned(run, plan), 0).memory.peak_bytes;
+  Plan other = plan;
+  other.hold_weights = false;
+  const std::int64_t writing = rollout_cost(planned(run, other), machine).memory_bytes;
+  ASSERT_LT(step, writing);
+  machine.memory_bytes = static_cast<double>(step + writing) / 2;
+  const SearchResult none = search(run, machine, options);
+  EXPECT_THAT(none.plans, IsEmpty());
+  ASSERT_TRUE(none.smallest);
+  EXPECT_EQ(none.smallest->memory_bytes, writing);
 }

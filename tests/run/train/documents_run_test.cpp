@@ -138,7 +138,7 @@ TEST(DocumentsTraining, TheLossIsThatOfEachDocumentAlone) {
       training.model.initialise();
       const Context ctx = training.model.context();
       const MicroBatch batch = training.batches->at(0)->micro_batches.front();
-      const auto& [ids, targets, positions, starts] = batch.rows;
+      const auto& [ids, targets, positions, starts, branches] = batch.rows;
       const double together = training.step.forward(ctx, make_tokens(ctx, batch));
       double alone = 0;
       int documents = 0;

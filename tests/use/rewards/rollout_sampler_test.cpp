@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/random.h"
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/train/trainer.h"
 #include "axonn/use/rewards/reward_function.h"
@@ -337,6 +338,88 @@ TEST(PromptRun, LearnsFromATeacherToTheBitAfterAResume) {
     for (const char* key : {"loss", "grad_norm", "completions/mean_length"})
       EXPECT_EQ(column(metrics_of(rest), key), column(want, key)) << key << done;
   }
+}
+
+/// taught_config on lines that have answers, of which half of the generations are.
+Config mixed_config(const test::TemporaryPath& folder, const std::string& name) {
+  Config config = taught_config(folder, name);
+  std::ofstream lines(folder / "mixed.jsonl");
+  for (int i = 0; i < 6; ++i)
+    lines << R"({"prompt": "count )" << i << R"(: ", "completion": ")" << std::string(3 + i, 'x')
+          << "e\"}\n";  // data.eod is e
+
+  config.data.jsonl = {folder / "mixed.jsonl"};
+  config.distill.lmbda = 0.5;
+  config.training.steps = 8;
+  config.checkpoint.every = 1;
+  config.checkpoint.keep = 0;
+  return config;
+}
+
+TEST(PromptRun, LearnsFromATeacherOnGivenAnswersInSomeGenerations) {
+  test::TemporaryPath folder;
+  const Config config = mixed_config(folder, "run");
+  train_with_sampler(config);
+  const Random random(static_cast<std::uint64_t>(config.training.seed), "distill.lmbda");
+  int given = 0;
+  for (int step = 1; step <= 8; ++step) {
+    const bool own = random.uniform(step - 1) < 0.5;
+    given += own ? 0 : 1;
+    for (const auto& answer : answers_of(config, step)) {
+      EXPECT_EQ(answer.contains("logprobs"), own) << "of a sampler, in step " << step;
+      if (own) continue;
+      const std::vector<int> ids = answer["completion_ids"];
+      ASSERT_GE(ids.size(), 4);
+      EXPECT_EQ(ids.back(), 101) << "the token that ends an answer";
+      EXPECT_EQ(std::ranges::count(ids, 'x'), std::ssize(ids) - 1);
+      EXPECT_FALSE(answer["truncated"]);
+    }
+  }
+  EXPECT_THAT(given, AllOf(testing::Gt(0), testing::Lt(8)));
+
+  for (const int done : {2, 5}) {
+    Config rest = mixed_config(folder, concat("rest", done));
+    rest.checkpoint.resume = concat(config.output.dir, "/checkpoints/step-", done);
+    train_with_sampler(rest);
+    auto want = metrics_of(config);
+    want.erase(want.begin(), want.begin() + done);
+    for (const char* key : {"loss", "grad_norm", "completions/mean_length"})
+      EXPECT_EQ(column(metrics_of(rest), key), column(want, key)) << key << done;
+  }
+
+  // Without answers of its own it learns what a run on those of the file does.
+  Config all = mixed_config(folder, "all");
+  all.distill.lmbda = 0;
+  all.training.steps = 1;
+  all.lr_scheduler.warmup_steps = 0;
+  train_with_sampler(all);
+  Config recorded = taught_config(folder, "recorded");
+  recorded.data.jsonl = {all.output.dir + "/rollouts/step-000001.jsonl"};
+  recorded.training.steps = 1;
+  recorded.lr_scheduler.warmup_steps = 0;
+  train_with_sampler(recorded);
+  EXPECT_EQ(column(metrics_of(recorded), "loss"), column(metrics_of(all), "loss"));
+}
+
+TEST(PromptRun, RefusesToMixAnswersThatItDoesNotHave) {
+  test::TemporaryPath folder;
+  const auto refusal = [&](const std::function<void(Config&)>& change) {
+    Config config = mixed_config(folder, "run");
+    change(config);
+    try {
+      train_with_sampler(config);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal([&](Config& c) { c.data.jsonl = {folder / "prompts.jsonl"}; }),
+              HasSubstr("prompts.jsonl:1: there is no \"completion_ids\""));
+  EXPECT_THAT(refusal([](Config& c) { c.distill.lmbda = 1.5; }), HasSubstr("[distill] lmbda"));
+  EXPECT_THAT(refusal([](Config& c) { c.rl.loss = PolicyLoss::none; }),
+              HasSubstr("[distill] lmbda = 0.5 mixes answers"));
+  EXPECT_THAT(refusal([](Config& c) { c.training.seq_len = 16, c.rl.max_tokens = 4; }),
+              HasSubstr("more than training.seq_len = 16"));
 }
 
 TEST(PromptRun, TakesRewardsOfAFunction) {

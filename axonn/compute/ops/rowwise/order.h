@@ -31,6 +31,34 @@ struct OrderBlocksKernel {
   }
 };
 
+/// See ops::BranchPlaces. One team for kPlaceRows rows.
+constexpr std::int64_t kPlaceRows = 256;
+struct BranchPlacesKernel {
+  Matrix<std::int32_t> places;   // (R, 2)
+  Matrix<float> weights;         // (R, 2)
+  std::int32_t* starts;          // (2 · R)
+  const std::int32_t* branches;  // (3 · B)
+  std::int64_t rows, length;     // R, T
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t block) const {
+    const std::int64_t begin = block * kPlaceRows, left = rows - begin;
+    team.each(static_cast<int>(left < kPlaceRows ? left : kPlaceRows), [=, this](int i) {
+      const std::int64_t row = begin + i, sequence = row_quotient(row, length),
+                         at = row - sequence * length, first = 2 * sequence * length;
+      const std::int32_t* const of = branches + 3 * sequence;
+      const std::int64_t shared = of[0], from = of[1], end = of[2];
+      const bool second = at >= from && at < end, beside = at >= shared && at < from;
+      const std::int64_t other = second ? at - from + shared : beside ? at + end - from : at;
+      places.row(row)[0] = static_cast<std::int32_t>(first + at);
+      places.row(row)[1] = static_cast<std::int32_t>(first + length + other);
+      weights.row(row)[0] = second ? 0 : 1;
+      weights.row(row)[1] = second ? 1 : 0;
+      starts[first + at] = static_cast<std::int32_t>(at < from ? 0 : at);
+      starts[first + length + other] = static_cast<std::int32_t>(second ? 0 : other);
+    });
+  }
+};
+
 }  // namespace axonn::rowwise
 
 namespace axonn::ops {
@@ -49,6 +77,20 @@ void OrderBlocks::run(auto launch, const Checker& check) const {
                                           out, inp, address<const std::int32_t>(slots), sequences,
                                           blocks, blocks / ways, width(inp), inverse});
   });
+}
+
+void BranchPlaces::run(auto launch, const Checker& check) const {
+  const std::int64_t R = places.rows, sequences = branches.cols / 3;
+  check.typed("places", places, DType::i32, R, 2);
+  check.f32("weights", weights, R, 2);
+  check.ids("starts", starts, 2 * R);
+  check.ids("branches", branches, 3 * sequences);
+  AXONN_CHECK(sequences > 0 && R % sequences == 0 && R <= (1 << 30), "branch_places: places is ",
+              places, ", want as many of at most 2^30 rows for each of ", sequences, " sequences");
+  const std::int64_t each = rowwise::kPlaceRows;
+  launch.rows({(R + each - 1) / each, each, each},
+              rowwise::BranchPlacesKernel{places, weights, address<std::int32_t>(starts),
+                                          address<const std::int32_t>(branches), R, R / sequences});
 }
 
 }  // namespace axonn::ops

@@ -37,19 +37,35 @@ std::int64_t PairSequences::prompt_rows(std::int64_t n) const {
   return std::max<std::int64_t>(0, prompt - 1);
 }
 
+std::int64_t PairSequences::shared_rows(std::int64_t document) const {
+  if (!data_.shared_prompt) return 0;
+  const auto first = range_.documents->coded(document),
+             second = range_.documents->coded(document + 1);
+  const auto prompt =
+      static_cast<std::ptrdiff_t>(std::min(prompt_size(first), prompt_size(second)));
+  const auto end = std::mismatch(first.begin(), first.begin() + prompt, second.begin()).first;
+  // The last of these tokens has another target in each document.
+  return std::max<std::int64_t>(0, end - first.begin() - 1);
+}
+
 std::int64_t PairSequences::rows_of(std::int64_t document) const {
-  return range_.documents->size(document) + range_.documents->size(document + 1) - 2;
+  return range_.documents->size(document) + range_.documents->size(document + 1) - 2 -
+         shared_rows(document);
 }
 
 void PairSequences::read(std::int64_t n, Sequence& to) const {
   AXONN_CHECK(n >= 0 && n < count(), "pair ", n, " of ", count(), " was asked for");
   make_padding(seq_len_, to);
-  std::int32_t row = 0;
+  const auto shared = static_cast<std::int32_t>(shared_rows(pairs_[n]));
+  std::int32_t row = 0, second = 0;
   for (const std::int64_t document : {pairs_[n], pairs_[n] + 1}) {
     std::vector<std::int32_t> coded = range_.documents->coded(document);
     if (data_.with_prompt && document == pairs_[n])
       std::ranges::transform(coded, coded.begin(), token_of);
-    for (std::int32_t t = 0, start = row; t + 1 < std::ssize(coded); ++t, ++row) {
+    const bool branch = data_.shared_prompt && document != pairs_[n];
+    if (branch) second = row;
+    const std::int32_t start = branch ? 0 : row;
+    for (std::int32_t t = branch ? shared : 0; t + 1 < std::ssize(coded); ++t, ++row) {
       to.ids[row] = token_of(coded[t]);
       to.targets[row] = is_learned(coded[t + 1]) ? coded[t + 1] : -1;
       to.positions[row] = t;
@@ -59,6 +75,7 @@ void PairSequences::read(std::int64_t n, Sequence& to) const {
       if (vocab_ > 0 && token_of(token) >= vocab_)
         refuse(where(n), " has the token ", token_of(token), ", but model.vocab is ", vocab_);
   }
+  if (data_.shared_prompt) to.branches = {shared, second, row};
 }
 
 Sequences::Size PairSequences::size(std::int64_t n) const {

@@ -12,6 +12,8 @@
 namespace axonn {
 
 /// A sequence for each two documents (AnswerDocuments), which do not see each other, and padding.
+/// With AnswerData::shared_prompt the second one is a branch of the first (Sequence::branches):
+/// the rows of the prompt but its last token, which both begin with, are there once.
 class PairSequences : public Sequences {
  public:
   /// vocab > 0: every token that is read must be below it. The range is of whole pairs. A pair that
@@ -31,8 +33,10 @@ class PairSequences : public Sequences {
   std::vector<std::string> notes() const override;
 
  private:
-  /// Rows of both documents of the pair that begins with this document.
+  /// Rows of both documents of the pair that begins with this document, those shared once.
   std::int64_t rows_of(std::int64_t document) const;
+  /// The rows that both documents begin with and a sequence has once.
+  std::int64_t shared_rows(std::int64_t document) const;
   /// "pair" or "example", for messages.
   const char* noun() const;
 

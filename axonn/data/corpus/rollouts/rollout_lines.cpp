@@ -94,6 +94,12 @@ class LineReader {
   void read(const Line& line) {
     const Value value = parse_line(line.text, line.place);
     Members members(*value.dict());
+    Rollout rollout = without_rewards(members, line);
+    read_rewards(members, line.place, rollout);
+    to_.answers.push_back(std::move(rollout));
+  }
+
+  Rollout without_rewards(Members& members, const Line& line) const {
     Rollout rollout;
     if (const List* ids = list_of(members, "completion_ids", nullptr, line.place)) {
       rollout.answer = ids_of(*ids, "completion_ids", tokens_, line.place);
@@ -106,12 +112,11 @@ class LineReader {
              " has no token; leave the line out");
     read_lists(members, line.place, rollout);
     read_end(members, line.place, rollout);
-    read_rewards(members, line.place, rollout);
-    to_.answers.push_back(std::move(rollout));
+    return rollout;
   }
 
  private:
-  void encode(Members& members, const Line& line, Rollout& rollout) {
+  void encode(Members& members, const Line& line, Rollout& rollout) const {
     const Value* answer = members.peek("completion");
     if (!answer || !members.peek("prompt"))
       refuse(line.place, ": there is no \"", answer ? "prompt" : "completion_ids", "\"; ",
@@ -225,15 +230,18 @@ RolloutFile parse_rollouts(std::string_view text, const std::string& place) {
 }
 
 PromptFile read_prompts(const std::vector<std::string>& files, const AnswerFormat& format,
-                        const RolloutTokens& tokens) {
+                        const RolloutTokens& tokens, bool with_answers) {
   PromptFile all{.prompts = {}, .ends = tokens.ends};
+  RolloutFile unread;
+  const LineReader answers(format, tokens, unread);
   for_each_line(files, [&](const Line& line) {
     const Value value = parse_line(line.text, line.place);
     Members members(*value.dict());
-    if (has_answer(members))
+    if (has_answer(members) && !with_answers)
       refuse(line.place, ": this line has an answer, and the first one none; put prompts and ",
              "recorded answers into separate files and runs");
     Prompt& prompt = all.prompts.emplace_back();
+    if (with_answers) prompt.given = answers.without_rewards(members, line);
     prompt.tokens = prompt_of(members, format, tokens, line);
     prompt.line = line.text;
     if (prompt.tokens.empty()) refuse(line.place, ": the prompt has no token; leave the line out");

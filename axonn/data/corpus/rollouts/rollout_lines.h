@@ -53,7 +53,8 @@ RolloutFile parse_rollouts(std::string_view text, const std::string& place);
 /// A prompt to which a run writes answers.
 struct Prompt {
   std::vector<std::int32_t> tokens;
-  std::string line;  ///< JSON, with keys that rewards read
+  std::string line;    ///< JSON, with keys that rewards read
+  Rollout given = {};  ///< the line's own answer, without rewards, if lines have answers
 };
 
 /// The prompts of files, and the tokens that end an answer.
@@ -62,11 +63,11 @@ struct PromptFile {
   std::vector<std::int32_t> ends;
 };
 
-/// Reads lines with "prompt" or "prompt_ids", as those of answers. Memory: all of the files. Throws
-/// UsageError, with "FILE:LINE", for other values, for a prompt without a token, and if there is
-/// none.
+/// Reads lines with "prompt" or "prompt_ids", as those of answers; with_answers: and each with an
+/// answer, whose rewards are not read. Memory: all of the files. Throws UsageError, with
+/// "FILE:LINE", for other values, for a prompt without a token, and if there is none.
 PromptFile read_prompts(const std::vector<std::string>& files, const AnswerFormat& format,
-                        const RolloutTokens& tokens);
+                        const RolloutTokens& tokens, bool with_answers = false);
 
 /// What the first line of a file says of all.
 struct RolloutForm {

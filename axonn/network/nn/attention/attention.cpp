@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/network/nn/attention/branch_attention.h"
 #include "axonn/network/nn/attention/shared_attention.h"
 #include "axonn/network/nn/attention/sinks.h"
 #include "axonn/ranks/parallel/scheduling.h"
@@ -166,7 +167,9 @@ Var attention(const Context& context, const Var& qkv, const Heads& heads, const 
                                       .d_k = at.k(d),
                                       .d_v = at.v(d)});
     };
-    return attention_chunk(ctx, at, in, sinks, {kernel, backward});
+    const AttentionKernels whole{kernel, backward};
+    return attention_chunk(ctx, at, in, sinks,
+                           in.rows.branches.empty() ? whole : branch_kernels(ctx, whole));
   };
   return each_later(context, qkv, forward, {.reads_parameters = sinks != nullptr});
 }

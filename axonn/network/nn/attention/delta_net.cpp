@@ -249,6 +249,9 @@ Chunk DeltaNet::forward(const Context& ctx, const Chunk& products) const {
   const Columns at(ctx, heads_, sizes_, products.placement.cols);
   AXONN_CHECK(products.value.cols() == at.width(), taps_->spec().name, ": products ",
               products.value.raw_view(), ", wanted ", at.width(), " columns");
+  AXONN_CHECK(products.rows.branches.empty(), taps_->spec().name,
+              ": states go from row to row, so branches of a sequence would see each other; give ",
+              "each a document of its own");
   ctx.backend.mark(taps_->spec().name);
   if (KeyValueCache* const cache = ctx.find<KeyValueCache>()) {
     AXONN_CHECK(!products.rows.share, taps_->spec().name,

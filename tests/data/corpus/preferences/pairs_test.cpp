@@ -212,6 +212,39 @@ TEST(Pairs, MayLearnThePromptOfTheChosenAnswerAsWell) {
   EXPECT_EQ(pairs.prompt_rows(0), 2);
 }
 
+TEST(Pairs, MayHaveTheirPromptOnceBeforeTwoBranches) {
+  DocumentWriter writer("", "pairs");
+  writer.append(std::vector<std::int32_t>{~5, ~6, ~7, 10, 11});
+  writer.append(std::vector<std::int32_t>{~5, ~6, ~7, 12, 13, 14});
+  writer.append(std::vector<std::int32_t>{~5, ~8, 10});  // prompts of which one token is common
+  writer.append(std::vector<std::int32_t>{~5, ~9, 11});
+  writer.append(std::vector<std::int32_t>{~5, ~8, 10});
+  writer.append(std::vector<std::int32_t>{~5, ~8, ~7, 10});  // a longer one
+  const DocumentRange documents{writer.finish(), 0, 6};
+  AnswerData data{.kind = AnswerData::Kind::pairs, .shared_prompt = true};
+  const PairSequences pairs(documents, 8, 0, ExcessLength::split, data);
+  Sequence rows;
+  pairs.read(0, rows);
+  // The last token of the prompt has a row in each branch, with the branch's target.
+  EXPECT_THAT(rows.ids, ElementsAre(5, 6, 7, 10, 7, 12, 13, 0));
+  EXPECT_THAT(rows.targets, ElementsAre(-1, -1, 10, 11, 12, 13, 14, kPaddingTarget));
+  EXPECT_THAT(rows.positions, ElementsAre(0, 1, 2, 3, 2, 3, 4, 0));
+  EXPECT_THAT(rows.starts, ElementsAre(0, 0, 0, 0, 0, 0, 0, 7));
+  EXPECT_THAT(rows.branches, ElementsAre(2, 4, 7));
+  EXPECT_EQ(pairs.size(0).targets, 5);
+  EXPECT_EQ(pairs.size(0).inputs, 7);
+  pairs.read(1, rows);
+  EXPECT_THAT(rows.ids, ElementsAre(5, 8, 5, 9, 0, 0, 0, 0));
+  EXPECT_THAT(rows.branches, ElementsAre(0, 2, 4));
+  pairs.read(2, rows);
+  EXPECT_THAT(rows.ids, ElementsAre(5, 8, 8, 7, 0, 0, 0, 0));
+  EXPECT_THAT(rows.positions, ElementsAre(0, 1, 1, 2, 0, 0, 0, 0));
+  EXPECT_THAT(rows.branches, ElementsAre(1, 2, 4));
+  data.shared_prompt = false;
+  EXPECT_THAT([&] { PairSequences(documents, 8, 0, ExcessLength::split, data); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("pair 1 of pairs has 9 tokens")));
+}
+
 TEST(Pairs, ThatAreLongerThanASequenceAreRefusedOrLeftOut) {
   const auto make = [](ExcessLength excess) {
     return PairSequences(coded_pairs({{2, 1}, {4, 4}}), 5, 0, excess);
