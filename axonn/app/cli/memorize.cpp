@@ -55,7 +55,7 @@ struct MemorizeFlags : ModelFlags {
   bool audit = false, gather_weights = false;
   std::vector<std::string> documents, control;
   std::vector<std::int64_t> prompts;
-  std::vector<std::int64_t> offsets, n = MemorizeConfig().n;
+  std::vector<std::int64_t> offsets, suffixes, n = MemorizeConfig().n;
   std::vector<double> p = MemorizeConfig().p;
   std::int64_t suffix = 50, seq_len = 0, stride = 0, limit = 0, batch = 0;
   std::string json, html;
@@ -93,6 +93,10 @@ void add_sweep_flags(CLI::App& app, MemorizeFlags& flags) {
                  "test each of --prompt-lengths also from so many tokens after the beginning of a "
                  "document on; the suffix is what follows it")
       ->check(count_from(0))
+      ->delimiter(',');
+  app.add_option("--suffix-lengths", flags.suffixes,
+                 "further lengths of suffixes; each prompt is tested with each of them, too")
+      ->check(count_from(1))
       ->delimiter(',');
   app.add_option("--n", flags.n,
                  "numbers of samples, for the shares of suffixes in so many samples")
@@ -208,7 +212,7 @@ ReciteOptions recite_options_of(const MemorizeFlags& flags) {
   options.near.at_once = 0;
   options.near.distance = value_of<TextDistance>(flags.distance, kTextDistances);
   std::ranges::copy(flags.prompts, std::back_inserter(options.prompt_lengths));
-  add_offsets(options, flags.offsets);
+  add_sweeps(options, flags.offsets, flags.suffixes);
   return options;
 }
 
@@ -220,6 +224,7 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
   const ExtractionGrid grid = extraction_grid(flags.n, flags.p, "--n", "--p");
   if (!flags.offsets.empty() && flags.prompts.empty())
     refuse("axonn memorize --audit: --offsets needs --prompt-lengths, as in --prompt-lengths 8,32");
+  check_suffixes(flags.suffixes, flags.suffix, "--suffix-lengths");
   Config config = open_model(flags);
   NamedPaths inputs = inputs_of(flags, config);
   for (const std::string& file : flags.documents) inputs.push_back({"--documents", file});

@@ -87,6 +87,11 @@ void list_measures(MemorizeConfig& memorize, OptionList& list) {
                     "the beginning of the document on; the suffix is what follows it",
             .unit = "tokens",
             .min = 0});
+  list.add("suffix_lengths", &memorize.suffix_lengths,
+           {.help = "further lengths of suffixes; each prompt, also those of prompt_lengths and "
+                    "offsets, is tested with each of them, too",
+            .unit = "tokens",
+            .min = 1});
   list.add("near.epsilon", &memorize.near_epsilon,
            {.help = "distances: bounds of the probability, by the first of the policies, that a "
                     "sample is at most so far from a suffix; empty: none",
@@ -206,6 +211,24 @@ void validate_sweeps(const MemorizeConfig& memorize) {
   extraction_grid(memorize.n, memorize.p, "[memorize] n", "[memorize] p");
   if (!memorize.offsets.empty() && memorize.prompt_lengths.empty())
     refuse("[memorize] offsets need lengths of prompts; set prompt_lengths, as in [8, 32]");
+  check_suffixes(memorize.suffix_lengths, memorize.suffix_tokens, "[memorize] suffix_lengths");
+}
+
+/// Throws UsageError if a document cannot hold the longest prompt and suffix.
+void validate_room(const Config& config, const MemorizeConfig& memorize) {
+  const auto most = [](const std::vector<std::int64_t>& all, std::int64_t least) {
+    return all.empty() ? least : std::max(least, std::ranges::max(all));
+  };
+  const std::int64_t farthest = most(memorize.offsets, 0),
+                     suffix = most(memorize.suffix_lengths, memorize.suffix_tokens),
+                     longest = memorize.prompt_lengths.empty()
+                                   ? 1
+                                   : farthest + most(memorize.prompt_lengths, 1);
+  if (longest + suffix > config.training.seq_len + 1)  // the last token is only a target
+    refuse("[training] seq_len = ", config.training.seq_len, " has no room for a prompt of ",
+           longest, " tokens", farthest > 0 ? ", with the offset," : "", " and [memorize] ",
+           suffix == memorize.suffix_tokens ? "suffix_tokens = " : "suffix_lengths of ", suffix,
+           "; documents are cut to seq_len + 1 tokens");
 }
 
 /// The schedules, the mean of weights, and the curve.
@@ -245,7 +268,6 @@ FurtherSection memorize_section(std::shared_ptr<MemorizeConfig> memorize) {
 }
 
 void validate_study(const Config& config, const MemorizeConfig& memorize) {
-  const std::int64_t seq_len = config.training.seq_len;
   validate_buckets(config, memorize);
   validate_variants(config, memorize);
   if (memorize.losses.empty())
@@ -264,14 +286,7 @@ void validate_study(const Config& config, const MemorizeConfig& memorize) {
         "h = 13}, or losses = [\"standard\"]");
   if (memorize.epochs.empty())
     refuse("[memorize] epochs is empty; give the epochs of each bucket, such as [1, 4, 6]");
-  const std::int64_t farthest = memorize.offsets.empty() ? 0 : std::ranges::max(memorize.offsets);
-  const std::int64_t longest =
-      memorize.prompt_lengths.empty() ? 1 : farthest + std::ranges::max(memorize.prompt_lengths);
-  if (longest + memorize.suffix_tokens > seq_len + 1)  // the last token is only a target
-    refuse("[training] seq_len = ", seq_len, " has no room for a prompt of ", longest, " tokens",
-           farthest > 0 ? ", with the offset," : "",
-           " and [memorize] suffix_tokens = ", memorize.suffix_tokens,
-           "; documents are cut to seq_len + 1 tokens");
+  validate_room(config, memorize);
   if (config.training.patience > 0)
     refuse("[training] patience = ", config.training.patience,
            " would end some trainings of a study before others, which could not be compared; leave "

@@ -6,6 +6,7 @@
 #include <numbers>
 #include <numeric>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include <fmt/format.h>
@@ -43,24 +44,29 @@ struct Question {
   std::int64_t prompt_size() const { return std::ssize(begin) + std::ssize(before); }
 };
 
+/// Tokens of the suffix of a prompt.
+std::int64_t suffix_of(const ReciteOptions& options, std::size_t prompt) {
+  return prompt < options.prompt_suffixes.size() ? options.prompt_suffixes[prompt]
+                                                 : options.suffix_tokens;
+}
+
 std::vector<Question> questions_of(std::span<const StudyDocument> documents,
                                    const Tokenizer& tokenizer, const ReciteOptions& options) {
   std::vector<Question> questions;
   for (std::size_t p = 0; p < options.prompt_lengths.size(); ++p) {
-    const std::int64_t wanted = options.prompt_lengths[p];
+    const std::int64_t wanted = options.prompt_lengths[p], suffix = suffix_of(options, p);
     const std::int64_t offset =
         p < options.prompt_offsets.size() ? options.prompt_offsets[p] : kBeforeSuffix;
     for (std::size_t d = 0; d < documents.size(); ++d) {
       std::span<const std::int32_t> tokens = documents[d].tokens;
       if (offset != kBeforeSuffix)  // the suffix follows the prompt, whatever comes then
-        tokens =
-            tokens.first(std::min(std::ssize(tokens), offset + wanted + options.suffix_tokens));
-      const std::int64_t before = std::ssize(tokens) - options.suffix_tokens;
+        tokens = tokens.first(std::min(std::ssize(tokens), offset + wanted + suffix));
+      const std::int64_t before = std::ssize(tokens) - suffix;
       const std::int64_t taken = wanted == kWholePrompt ? before : wanted;
       if (before < std::max<std::int64_t>(taken + std::max<std::int64_t>(offset, 0), 1)) continue;
       Question question{.document = static_cast<std::int64_t>(d),
                         .length = static_cast<std::int64_t>(p),
-                        .whole = wanted == kWholePrompt,
+                        .whole = is_whole(options, static_cast<std::int64_t>(p)),
                         .before = tokens.subspan(before - taken, taken),
                         .suffix = tokens.subspan(before)};
       if (taken < before) question.begin = tokenizer.begin_of_text();
@@ -121,7 +127,8 @@ std::string found_note(const char* what, const FoundDocuments& documents) {
 
 }  // namespace
 
-void add_offsets(ReciteOptions& options, std::span<const std::int64_t> offsets) {
+void add_sweeps(ReciteOptions& options, std::span<const std::int64_t> offsets,
+                std::span<const std::int64_t> suffixes) {
   const std::vector<std::int64_t> lengths = options.prompt_lengths;
   options.prompt_offsets.assign(lengths.size(), kBeforeSuffix);
   for (const std::int64_t offset : offsets)
@@ -130,6 +137,18 @@ void add_offsets(ReciteOptions& options, std::span<const std::int64_t> offsets) 
         options.prompt_lengths.push_back(length);
         options.prompt_offsets.push_back(offset);
       }
+  const std::vector<std::int64_t> all = options.prompt_lengths, places = options.prompt_offsets;
+  options.prompt_suffixes.assign(all.size(), options.suffix_tokens);
+  for (const std::int64_t suffix : suffixes) {
+    options.prompt_lengths.insert(options.prompt_lengths.end(), all.begin(), all.end());
+    options.prompt_offsets.insert(options.prompt_offsets.end(), places.begin(), places.end());
+    options.prompt_suffixes.insert(options.prompt_suffixes.end(), all.size(), suffix);
+  }
+}
+
+bool is_whole(const ReciteOptions& options, std::int64_t prompt) {
+  return options.prompt_lengths.at(prompt) == kWholePrompt &&
+         suffix_of(options, prompt) == options.suffix_tokens;
 }
 
 std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
@@ -176,9 +195,14 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
     if (generator) {
       std::vector<std::vector<std::int32_t>> prompts;
       for (const Question& one : asked) prompts.push_back(one.prompt());
-      const auto written = generator->generate(prompts, {.max_tokens = options.suffix_tokens});
-      for (std::size_t q = 0; q < asked.size(); ++q)
-        add_texts(asked[q], written[q].tokens, tokenizer, all[first + q]);
+      const auto size_of = [](const Question& one) { return std::ssize(one.suffix); };
+      const std::int64_t longest = std::ranges::max(asked | std::views::transform(size_of));
+      const auto written = generator->generate(prompts, {.max_tokens = longest});
+      for (std::size_t q = 0; q < asked.size(); ++q) {
+        const std::span<const std::int32_t> tokens = written[q].tokens;
+        add_texts(asked[q], tokens.first(std::min(tokens.size(), asked[q].suffix.size())),
+                  tokenizer, all[first + q]);
+      }
     }
     if (options.progress && model.grid().world().rank() == 0)
       options.progress(first + std::ssize(asked), std::ssize(questions));
@@ -225,7 +249,8 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
                             .group_sizes = {std::ssize(documents.documents)},
                             .suffix_tokens = options.suffix_tokens,
                             .prompt_lengths = options.prompt_lengths,
-                            .prompt_offsets = options.prompt_offsets};
+                            .prompt_offsets = options.prompt_offsets,
+                            .prompt_suffixes = options.prompt_suffixes};
   if (!control.documents.empty()) {
     report.controls = {1, 1};
     report.groups.push_back("control");

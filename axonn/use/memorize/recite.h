@@ -28,6 +28,7 @@ struct ReciteOptions {
   std::int64_t suffix_tokens = 50;
   std::vector<std::int64_t> prompt_lengths = {kWholePrompt};  ///< as in MemorizationReport
   std::vector<std::int64_t> prompt_offsets = {};              ///< likewise
+  std::vector<std::int64_t> prompt_suffixes = {};             ///< likewise
   std::int64_t batch = 0;    ///< sequences per (z, data) coordinate at a time; 0: as memory allows
   bool hold_weights = true;  ///< as in Generator::Options
   std::vector<std::string> policies = {"t=1,k=40", "t=1"};  ///< of the records, see parse_policy()
@@ -38,8 +39,12 @@ struct ReciteOptions {
   std::function<void(std::int64_t done, std::int64_t of)> progress = {};
 };
 
-/// Adds each of these offsets with each of the lengths that there are but the whole prompt.
-void add_offsets(ReciteOptions& options, std::span<const std::int64_t> offsets);
+/// Adds each of these offsets with each of the lengths that there are but the whole prompt, and
+/// then each of these lengths of suffixes with all of them.
+void add_sweeps(ReciteOptions& options, std::span<const std::int64_t> offsets,
+                std::span<const std::int64_t> suffixes);
+/// Whether a prompt is the whole document before suffix_tokens, for which documents have scores.
+bool is_whole(const ReciteOptions& options, std::int64_t prompt);
 
 /// Lets a model continue every document greedily, and records the tokens of the true suffix after
 /// the same prompt, with the whole prompt also those of the prompt, for the document's scores.

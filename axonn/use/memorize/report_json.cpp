@@ -160,6 +160,8 @@ Json place_of(const F& of, const MemorizationReport& report, const MemorizationS
             {"prompt_tokens", report.prompt_lengths[of.prompt]}};
   if (const std::int64_t offset = report.offset_of(of.prompt); offset != kBeforeSuffix)
     json["offset"] = offset;
+  if (const std::int64_t suffix = report.suffix_of(of.prompt); suffix != report.suffix_tokens)
+    json["suffix_tokens"] = suffix;
   return json;
 }
 
@@ -356,6 +358,7 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
           {"suffix_tokens", report.suffix_tokens},
           {"prompt_lengths", report.prompt_lengths},
           {"prompt_offsets", report.prompt_offsets},
+          {"prompt_suffixes", report.prompt_suffixes},
           {"n", report.extraction.n},
           {"p", report.extraction.p},
           {"variants", std::move(variants)},

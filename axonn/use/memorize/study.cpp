@@ -266,7 +266,7 @@ ReciteOptions Study::recite_options() const {
                                  .beams = memorize_.near_beams,
                                  .distance = memorize_.near_distance}};
   std::ranges::copy(memorize_.prompt_lengths, std::back_inserter(options.prompt_lengths));
-  add_offsets(options, memorize_.offsets);
+  add_sweeps(options, memorize_.offsets, memorize_.suffix_lengths);
   return options;
 }
 
@@ -306,6 +306,7 @@ void Study::measure(Training& training, const TrialDocuments& documents, std::in
   ReciteOptions options = recite_options();
   options.prompt_lengths = {kWholePrompt};
   options.prompt_offsets.clear();
+  options.prompt_suffixes.clear();
   options.writes = false;
   CurvePoint point{.step = step};
   if (training.validation) point.validation_loss = training.validate();
@@ -438,6 +439,7 @@ MemorizationReport Study::make_report() const {
       .parameters = parameter_count(sizes),
       .prompt_lengths = asked.prompt_lengths,
       .prompt_offsets = asked.prompt_offsets,
+      .prompt_suffixes = asked.prompt_suffixes,
       .extraction = extraction_grid(memorize_.n, memorize_.p, "n", "p"),
       .runs = runs_,
       .by_loss = memorize_.schedules.empty() && memorize_.average_last == 0,

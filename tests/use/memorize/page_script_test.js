@@ -275,6 +275,16 @@ test("there is a curve for each length of a prompt over its offsets", () => {
   assert(texts(tries.all("title")).includes("asked: 50.0 % in 3 samples"));
 });
 
+test("there is a curve for each prompt over lengths of suffixes", () => {
+  assert(open("audit")["by-suffix"].removed);
+  const {suffixes, cells, "matched-rates": matched} = open("suffixes");
+  assert.deepEqual(texts(suffixes.all("figcaption")), ["The whole prompt"]);
+  assert.match(suffixes.one("desc").textContent,
+    /^asked: 0\.0 % of all 4 tokens, 100\.0 % of all 10 tokens\. controls: /);
+  assert.deepEqual(rows(cells).slice(1, 4).map((row) => row[1]), ["8", "whole", "whole, suffix 4"]);
+  assert.equal(rows(matched).length, 1 + 2 * 2, "policies, alphas");
+});
+
 test("every figure can be saved in the colors of paper", () => {
   const page = open("study"), count = (nodes) => nodes.length;
   assert.equal(count(page["bars-figure"].all("button")), 1);

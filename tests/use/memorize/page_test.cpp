@@ -166,7 +166,8 @@ TEST(Page, TheScriptDrawsTheReport) {
   const std::pair<const char*, MemorizationReport> pages[] = {
       {"study", small_study()}, {"audit", small_audit()},       {"evil", evil_report()},
       {"odd", odd_study()},     {"arms", arms_study()},         {"large", large_audit()},
-      {"empty", empty},         {"recorded", recorded_audit()}, {"swept", swept_audit()}};
+      {"empty", empty},         {"recorded", recorded_audit()}, {"swept", swept_audit()},
+      {"suffixes", suffixes_audit()}};
   for (const auto& [name, report] : pages)
     write_file_atomically(folder / (std::string(name) + ".html"), html_page(report));
   const std::string command = "node " + test::source_folder() +
