@@ -20,6 +20,7 @@
 #include "axonn/network/model/counts.h"
 #include "axonn/plan/measure/dry_run.h"
 #include "axonn/run/load/launch.h"
+#include "axonn/run/train/distillation_term.h"
 #include "axonn/use/infer/evaluate.h"
 #include "axonn/use/infer/text_sampler.h"
 #include "axonn/use/memorize/near_recite.h"
@@ -58,7 +59,7 @@ struct MemorizeFlags : ModelFlags {
   std::vector<std::int64_t> offsets, suffixes, n = MemorizeConfig().n;
   std::vector<double> p = MemorizeConfig().p;
   std::int64_t suffix = 50, seq_len = 0, stride = 0, limit = 0, batch = 0;
-  std::string json, html;
+  std::string json, html, reference;
   std::vector<std::string> policies = ReciteOptions().policies;
   NearRequest near;
   std::string distance = std::string(kTextDistances[static_cast<int>(NearRequest().distance)]);
@@ -126,6 +127,9 @@ void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
                  "the same for documents that the model cannot have seen")
       ->type_name("FILE")
       ->delimiter(',');
+  app.add_option("--reference", flags.reference,
+                 "a model with the same tokens that has not seen the documents, for membership")
+      ->type_name("DIR");
   add_sweep_flags(app, flags);
   app.add_option("--suffix", flags.suffix, "number of last tokens that the model must recite")
       ->capture_default_str()
@@ -252,6 +256,9 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
     ProgressLine line(loaded.progress(), "testing", "recitations");
     ReciteOptions options = asked;
     options.progress = std::ref(line);
+    const auto reference = load_beside(loaded, {.path = flags.reference, .key = "--reference"},
+                                       loaded.grid().world(), tokenizer.get());
+    options.reference = reference.get();
     MemorizationReport report = audit_model(loaded, *tokenizer, documents, control, options);
     report.extraction = grid;
     report.origin = {

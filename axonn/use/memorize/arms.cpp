@@ -10,6 +10,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/random.h"
+#include "axonn/use/memorize/references.h"
 
 namespace axonn {
 
@@ -236,7 +237,8 @@ std::vector<std::int32_t> slots_of_arms(std::span<const BucketConfig> arms,
 
 std::int64_t steps_of_trial(const Config& config, const MemorizeConfig& memorize) {
   const std::int64_t warmup = warmup_steps(config);
-  return warmup + (config.training.steps - warmup) * std::ssize(variants_of(memorize));
+  return warmup + (config.training.steps - warmup) * std::ssize(variants_of(memorize)) +
+         memorize.references * config.training.steps;
 }
 
 DocumentLimits limits_of(const Config& config, const MemorizeConfig& memorize) {
@@ -262,6 +264,34 @@ TrialPlan plan_of_trial(const Config& config, const MemorizeConfig& memorize,
   trial.slots.documents =
       listed ? slots_of_arms(arms, trial.documents, plan) : injections(plan, epochs);
   return trial;
+}
+
+InjectedSlots slots_of_reference(const Config& config, const MemorizeConfig& memorize,
+                                 const TrialDocuments& documents,
+                                 const std::vector<bool>& learned) {
+  const InjectionPlan plan{.steps = config.training.steps,
+                           .warmup_steps = warmup_steps(config),
+                           .batch = config.training.global_batch,
+                           .seed = static_cast<std::uint64_t>(config.training.seed)};
+  std::vector<BucketConfig> arms = arms_of(config, memorize);
+  const std::vector<std::int64_t> controls = controls_of(arms);
+  std::vector<std::vector<std::int64_t>> of_arm(arms.size());
+  std::vector<std::int64_t> seen(arms.size(), 0);  // documents of each arm
+  for (std::int64_t d = 0; d < documents.tested; ++d) {
+    const std::int64_t group = documents.group[d], k = seen[group]++;
+    of_arm[controls[group] == group ? group_in_turn(controls, group, k) : group].push_back(d);
+  }
+  TrialDocuments ordered;
+  for (std::size_t arm = 0; arm < arms.size(); ++arm) {
+    arms[arm].size = std::ssize(of_arm[arm]);
+    std::ranges::copy(of_arm[arm], std::back_inserter(ordered.first_variant));
+  }
+  InjectedSlots slots{.first = plan.warmup_steps * plan.batch,
+                      .documents = slots_of_arms(arms, ordered, plan),
+                      .replaces = true};
+  for (std::int32_t& document : slots.documents)
+    if (document >= 0 && !learned[document]) document = -1;
+  return slots;
 }
 
 std::vector<std::vector<std::int64_t>> exposures_of(const TrialPlan& plan, std::int64_t batch) {

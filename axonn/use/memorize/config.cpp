@@ -87,6 +87,11 @@ void list_measures(MemorizeConfig& memorize, OptionList& list) {
                     "the beginning of the document on; the suffix is what follows it",
             .unit = "tokens",
             .min = 0});
+  list.add("references", &memorize.references,
+           {.help = "further models that each trial trains for membership (LiRA and others), each "
+                    "on a random half of all documents; an even number from 4 on, or 0: none",
+            .min = 0,
+            .max = 10000});
   list.add("suffix_lengths", &memorize.suffix_lengths,
            {.help = "further lengths of suffixes; each prompt, also those of prompt_lengths and "
                     "offsets, is tested with each of them, too",
@@ -279,6 +284,13 @@ void validate_study(const Config& config, const MemorizeConfig& memorize) {
       refuse("[memorize] losses names ", loss, " twice");
   }
   parse_policies(memorize.policies, "[memorize] policies");
+  if (memorize.references % 2 == 1 || memorize.references == 2)
+    refuse("[memorize] references = ", memorize.references,
+           ": each document is in half of them, and at least in two; set an even number from 4 on");
+  for (const BucketConfig& bucket : memorize.buckets)
+    if (memorize.references > 0 && bucket.variants > 1)
+      refuse("[memorize] references: documents of the control would have no near-duplicates, so ",
+             "[[memorize.bucket]] ", toml_string(bucket.name), " needs variants = 1");
   validate_sweeps(memorize);
   if (memorize.has_goldfish() && config.training.goldfish.k == 0)
     refuse(

@@ -58,6 +58,7 @@ struct MemorizeConfig {
   std::vector<std::int64_t> n = {1, 10, 100, 1'000, 10'000, 100'000, 1'000'000};
   std::vector<double> p = {0.1, 0.5, 0.9, 0.999};
   std::vector<std::int64_t> offsets = {};         ///< tokens before each of prompt_lengths
+  std::int64_t references = 0;                    ///< further trainings on halves of the documents
   std::vector<std::int64_t> suffix_lengths = {};  ///< tokens to recite, besides suffix_tokens
 
   static constexpr const char* kStandardLoss = "standard";

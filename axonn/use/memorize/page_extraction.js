@@ -121,4 +121,5 @@ function separationsTable(view, table) {
 }
 
 const kScoreTexts = {loss: "loss", zlib: "loss / zlib", min_k: "min-k %", min_k_pp: "min-k %++",
-  blind: "blind"};
+  blind: "blind", ratio: "ratio to references", windows: "windows against references",
+  lira_offline: "LiRA, offline", lira_online: "LiRA, online"};

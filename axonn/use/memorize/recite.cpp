@@ -17,6 +17,7 @@
 #include "axonn/use/infer/evaluate.h"
 #include "axonn/use/infer/generator.h"
 #include "axonn/use/memorize/near_recite.h"
+#include "axonn/use/memorize/references.h"
 
 namespace axonn {
 
@@ -237,6 +238,20 @@ void set_blind_scores(std::span<const StudyDocument> documents,
     if (controls[group] == group) set_blind_scores_against(group, documents, controls, recitations);
 }
 
+namespace {
+
+void set_ratios(LoadedModel& model, LoadedModel& reference,
+                std::span<const StudyDocument> documents, std::span<Recitation> recitations) {
+  const TokenLosses own = token_losses(model, documents), by = token_losses(reference, documents);
+  for (Recitation& one : recitations)
+    if (one.scores) {
+      const std::vector<double> others(by[one.document].begin(), by[one.document].end());
+      set_ratio(own[one.document], others, *one.scores);
+    }
+}
+
+}  // namespace
+
 MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
                                const FoundDocuments& documents, const FoundDocuments& control,
                                const ReciteOptions& options) {
@@ -266,6 +281,7 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = one.document >= report.group_sizes[0];
   set_blind_scores(all, report.controls, run.recitations);
+  if (options.reference) set_ratios(model, *options.reference, all, run.recitations);
   report.runs.push_back(std::move(run));
   return report;
 }

@@ -35,6 +35,9 @@ struct ReciteOptions {
   NearRequest near = {};                                    ///< by the first of the policies
   /// false: nothing is written, and `exact` is SuffixRecord::greedy_exact.
   bool writes = true;
+  /// In an audit a model that has not seen the documents, with the same tokens: for the scores
+  /// that set_ratio() sets. Null: there is none.
+  LoadedModel* reference = nullptr;
   /// Progress: called on rank 0 with the number of finished recitations and of all.
   std::function<void(std::int64_t done, std::int64_t of)> progress = {};
 };

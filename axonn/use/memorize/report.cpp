@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/use/memorize/references.h"
 
 namespace axonn {
 
@@ -340,10 +341,14 @@ std::vector<MembershipResult> membership_results(const MemorizationReport& repor
       if (report.is_control(group)) continue;
       for (const auto& [name, score] : kScores) {
         std::vector<double> members, others;
+        std::int64_t control = 0;  // number of a recitation of the control
         for (const Recitation& r : run.recitations) {
           if (!r.scores || std::isnan((*r.scores).*score)) continue;
           if (r.group == group) members.push_back((*r.scores).*score);
-          if (r.group == report.controls[group]) others.push_back((*r.scores).*score);
+          if (r.group != report.controls[group]) continue;
+          if (score != &MembershipScores::lira_online ||
+              group_in_turn(report.controls, r.group, control++) == group)
+            others.push_back((*r.scores).*score);
         }
         if (members.size() < 2 || others.size() < 2) continue;
         results.push_back(

@@ -79,6 +79,9 @@ struct RecitationRun {
   std::vector<std::string> policies = {};  ///< of SuffixRecord::log10_p, see parse_policy()
   std::vector<Recitation> recitations = {};
   std::vector<CurvePoint> curve = {};  ///< by step
+  /// Losses of all targets by document of the trial; empty without references. In the run's own
+  /// file, but not in the report.
+  std::vector<std::vector<float>> losses = {};
 };
 
 inline constexpr std::int64_t kWholePrompt = 0;
@@ -290,12 +293,17 @@ struct MembershipResult {
 };
 
 /// The members of MembershipScores by name.
-inline constexpr std::array<std::pair<const char*, double MembershipScores::*>, 5> kScores{
+inline constexpr std::array<std::pair<const char*, double MembershipScores::*>, 9> kScores{
     {{"loss", &MembershipScores::loss},
      {"zlib", &MembershipScores::zlib},
      {"min_k", &MembershipScores::min_k},
      {"min_k_pp", &MembershipScores::min_k_pp},
-     {"blind", &MembershipScores::blind}}};
+     {"blind", &MembershipScores::blind},
+     {"ratio", &MembershipScores::ratio},
+     {"windows", &MembershipScores::windows},
+     {"lira_offline", &MembershipScores::lira_offline},
+     {"lira_online", &MembershipScores::lira_online}}};
+inline constexpr std::size_t kScoresWithoutReferences = 5;  ///< the first of them
 
 /// The results of each run, group but the control, and score; none without a control, and where
 /// fewer than two documents of either have scores.

@@ -361,6 +361,14 @@ Row separation_texts(const Separation& separation) {
   return row;
 }
 
+bool has_references(const MemorizationReport& report) {
+  return std::ranges::any_of(report.runs, [](const RecitationRun& run) {
+    return std::ranges::any_of(run.recitations, [](const Recitation& r) {
+      return r.scores && !std::isnan(r.scores->ratio);
+    });
+  });
+}
+
 /// How well scores separate each group from the control, in the first trial. Empty without scores.
 std::string membership_table(const MemorizationReport& report) {
   std::vector<Row> rows{names_of(report, "", ""), names_of(report, "loss", "group")};
@@ -554,7 +562,8 @@ std::string to_text(const MemorizationReport& report) {
   text += wrapped(headline(report, summary), 0) + '\n';
   if (!report.group_parts.empty())
     return text + dose_tables(report, summary) + exposure_table(report, summary) +
-           capacity_table(report) + runs_table(report, summary) +
+           capacity_table(report) + (has_references(report) ? membership_table(report) : "") +
+           runs_table(report, summary) +
            "\nall other figures are in the report's page and in its JSON\n";
   text += main_table(report, summary) + runs_table(report, summary);
   text += sweep_tables(report, summary) + extraction_tables(report, summary) +
