@@ -11,7 +11,7 @@ namespace {
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
     {"foundation", 5575}, {"compute", 21600}, {"ranks", 9860}, {"data", 31200}, {"network", 20300},
-    {"run", 16130},       {"use", 12310},     {"plan", 7400},  {"app", 14290}};
+    {"run", 16130},       {"use", 12480},     {"plan", 7400},  {"app", 14325}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {
   std::map<std::string, std::int64_t> lines;

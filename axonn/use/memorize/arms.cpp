@@ -241,9 +241,14 @@ std::int64_t steps_of_trial(const Config& config, const MemorizeConfig& memorize
          memorize.references * config.training.steps;
 }
 
+std::int64_t most_tokens(const Config& config, const MemorizeConfig& memorize) {
+  std::int64_t offset = 0;
+  for (const BucketConfig& bucket : memorize.buckets) offset = std::max(offset, bucket.offset);
+  return config.training.seq_len + 1 - offset;
+}
+
 DocumentLimits limits_of(const Config& config, const MemorizeConfig& memorize) {
-  return {.least = memorize.suffix_tokens + 1,
-          .most = config.training.seq_len + 1};  // the last is a target
+  return {.least = memorize.suffix_tokens + 1, .most = most_tokens(config, memorize)};
 }
 
 TrialPlan plan_of_trial(const Config& config, const MemorizeConfig& memorize,
@@ -263,6 +268,8 @@ TrialPlan plan_of_trial(const Config& config, const MemorizeConfig& memorize,
   for (const std::int64_t arm : trial.documents.group) epochs.push_back(arms[arm].times);
   trial.slots.documents =
       listed ? slots_of_arms(arms, trial.documents, plan) : injections(plan, epochs);
+  for (const std::int64_t tested : trial.documents.original)
+    trial.slots.offsets.push_back(arms[trial.documents.group[tested]].offset);
   return trial;
 }
 
@@ -277,9 +284,12 @@ InjectedSlots slots_of_reference(const Config& config, const MemorizeConfig& mem
   const std::vector<std::int64_t> controls = controls_of(arms);
   std::vector<std::vector<std::int64_t>> of_arm(arms.size());
   std::vector<std::int64_t> seen(arms.size(), 0);  // documents of each arm
+  std::vector<std::int64_t> offsets;               // by document
   for (std::int64_t d = 0; d < documents.tested; ++d) {
     const std::int64_t group = documents.group[d], k = seen[group]++;
-    of_arm[controls[group] == group ? group_in_turn(controls, group, k) : group].push_back(d);
+    const std::int64_t as = controls[group] == group ? group_in_turn(controls, group, k) : group;
+    of_arm[as].push_back(d);
+    offsets.push_back(arms[as].offset);
   }
   TrialDocuments ordered;
   for (std::size_t arm = 0; arm < arms.size(); ++arm) {
@@ -288,6 +298,7 @@ InjectedSlots slots_of_reference(const Config& config, const MemorizeConfig& mem
   }
   InjectedSlots slots{.first = plan.warmup_steps * plan.batch,
                       .documents = slots_of_arms(arms, ordered, plan),
+                      .offsets = std::move(offsets),
                       .replaces = true};
   for (std::int32_t& document : slots.documents)
     if (document >= 0 && !learned[document]) document = -1;

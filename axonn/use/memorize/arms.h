@@ -81,6 +81,9 @@ InjectedSlots slots_of_reference(const Config& config, const MemorizeConfig& mem
 /// The steps, counted from 1, in which each tested document comes, or a near-duplicate of it.
 std::vector<std::vector<std::int64_t>> exposures_of(const TrialPlan& plan, std::int64_t batch);
 
+/// Tokens of the longest document: with the largest offset before it, a sequence holds all but its
+/// last, which is only a target.
+std::int64_t most_tokens(const Config& config, const MemorizeConfig& memorize);
 /// The lengths of documents that can be tested and injected.
 DocumentLimits limits_of(const Config& config, const MemorizeConfig& memorize);
 

@@ -56,6 +56,11 @@ void list_bucket(BucketConfig& bucket, OptionList& list) {
            {.help = "of this many tokens, each near-duplicate replaces one by another",
             .unit = "tokens",
             .min = 2});
+  list.add("offset", &bucket.offset,
+           {.help = "number of tokens of other text in front of each document, in the sequence in "
+                    "which it is learned; all documents are cut so that they fit behind the most",
+            .unit = "tokens",
+            .min = 0});
 }
 
 /// What is compared and measured besides.
@@ -187,10 +192,17 @@ void validate_bucket(const BucketConfig& bucket, const Config& config,
   if (bucket.kind == DocumentKind::text && memorize.documents.empty())
     refuse(name, ": kind = \"text\" takes documents of [memorize] documents, which names none");
   if (bucket.kind == DocumentKind::uniform &&
-      (bucket.tokens <= memorize.suffix_tokens || bucket.tokens > config.training.seq_len + 1))
+      (bucket.tokens <= memorize.suffix_tokens || bucket.tokens > most_tokens(config, memorize)))
     refuse(name, ": tokens = ", bucket.tokens,
            "; set more than [memorize] suffix_tokens = ", memorize.suffix_tokens,
-           ", and at most [training] seq_len + 1 = ", config.training.seq_len + 1);
+           ", and at most [training] seq_len + 1, less the largest offset, = ",
+           most_tokens(config, memorize));
+  if (bucket.offset > 0 && bucket.times == 0)
+    refuse(name, ": offset = ", bucket.offset,
+           " of a control, which is never learned; leave it out");
+  if (bucket.offset > 0 && config.data.documents != DocumentMode::joined)
+    refuse(name, ": offset = ", bucket.offset, " puts text in front of documents, which they do ",
+           "not see with these [data] documents; set documents = \"joined\"");
   if (bucket.kind == DocumentKind::canary &&
       bucket.others >= std::llround(std::pow(10, bucket.digits)))
     refuse(name, ": others = ", bucket.others, " of digits = ", bucket.digits, " are not so many; ",
@@ -229,11 +241,14 @@ void validate_room(const Config& config, const MemorizeConfig& memorize) {
                      longest = memorize.prompt_lengths.empty()
                                    ? 1
                                    : farthest + most(memorize.prompt_lengths, 1);
-  if (longest + suffix > config.training.seq_len + 1)  // the last token is only a target
+  if (longest + suffix > most_tokens(config, memorize))
     refuse("[training] seq_len = ", config.training.seq_len, " has no room for a prompt of ",
            longest, " tokens", farthest > 0 ? ", with the offset," : "", " and [memorize] ",
            suffix == memorize.suffix_tokens ? "suffix_tokens = " : "suffix_lengths of ", suffix,
-           "; documents are cut to seq_len + 1 tokens");
+           "; documents are cut to seq_len + 1 tokens",
+           most_tokens(config, memorize) > config.training.seq_len
+               ? ""
+               : ", less the largest offset of a bucket");
 }
 
 /// The schedules, the mean of weights, and the curve.

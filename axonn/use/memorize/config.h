@@ -31,6 +31,7 @@ struct BucketConfig {
   std::int64_t others = 0;         ///< texts with other digits to rank a canary among; 0: all
   std::int64_t variants = 1;       ///< near-duplicates, of which each is learned in turn
   std::int64_t change_every = 16;  ///< tokens, of which one differs in each near-duplicate
+  std::int64_t offset = 0;         ///< tokens of other text before the document in its sequence
 
   bool operator==(const BucketConfig&) const = default;
 };

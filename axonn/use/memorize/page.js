@@ -58,9 +58,8 @@ function viewOf(report) {
   const prompts = sorted.filter((prompt) => offset(prompt) < 0  // shortest first
     && suffix(prompt) === report.suffix_tokens);
   const atOffsets = sorted.filter((prompt) => offset(prompt) >= 0);
-  const bySuffix = sorted.filter((prompt) => offset(prompt) < 0  // those with several
-    && sorted.some((other) => offset(other) < 0 && lengths[other] === lengths[prompt]
-      && suffix(other) !== suffix(prompt)));
+  const bySuffix = sorted.filter((prompt) => offset(prompt) < 0 && sorted.some((other) =>
+    offset(other) < 0 && lengths[other] === lengths[prompt] && suffix(other) !== suffix(prompt)));
   const variantText = (name) => name === "" || !report.by_loss ? name : name + " loss";
   const cell = (variant, group, prompt) =>
     report.summary[(variant * groups + group) * lengths.length + prompt];
@@ -264,8 +263,7 @@ const promptFigures = (view) => view.variantTexts.map((text, variant) =>
       tip: (name) => `with ${name === "whole" ? "the whole prompt" : name + " tokens"}`}),
     `exact-match-by-prompt-${variant + 1}`));
 
-// The charts of prompts that differ in one thing, `of` it; one per variant and name of what is the
-// same, the caption.
+// Charts of prompts that differ in `of` them; one per variant and caption: what they share.
 const sweepFigures = (view, {all, caption, of, id, title, tip}) => view.variantTexts.flatMap(
   (text, variant) => [...new Set(all.map(caption))].map((same, number) => {
     const prompts = all.filter((prompt) => caption(prompt) === same);
@@ -500,10 +498,12 @@ function unfolded(view, shown, open, documents) {
 }
 
 // The best recitations of a group and variant.
-function passagesOf(view, shown) {
-  const kOpen = 6;
-  if (shown.length === 0) return [html("p", {class: "soft"}, "No document was tested.")];
-  return unfolded(view, shown, kOpen, shown.length);
+function passagesOf(view, shown, documents) {
+  const kOpen = 6, soft = (text) => html("p", {class: "soft"}, text);
+  if (shown.length === 0) return [soft("No document was tested.")];
+  const left = documents > shown.length
+    ? [soft(`Those of ${count(documents - shown.length)} more are in the JSON.`)] : [];
+  return [...unfolded(view, shown, kOpen, documents), ...left];
 }
 
 // The groups' numbers: those with the longest matches first, and the control last.
@@ -524,7 +524,7 @@ function passages(view) {
       const cell = view.longest(variant, group);
       const share = cell.trials ? [html("span", {class: "share"}, `${percent(cell)} % exact`)] : [];
       return [html("h4", {}, (text || "Most recited documents") + " ", ...share),
-        ...passagesOf(view, view.passages[variant * view.names.length + group])];
+        ...passagesOf(view, view.passages[variant * view.names.length + group], cell.documents)];
     })));
 }
 

@@ -82,6 +82,17 @@ std::string text_of(std::span<const std::int32_t> tokens, const Tokenizer& token
   return tokenizer.decode(tokens, {.skip_special = true, .continues = true});
 }
 
+/// The prompt, with its true suffix as targets; a whole prompt is one, too.
+ScoredSequence scored_sequence(const Question& one, std::int64_t most_positions) {
+  constexpr std::int64_t kStep = 32;  // rounds up, so that products have few different shapes
+  ScoredSequence result{.tokens = one.prompt(), .scored = std::ssize(one.suffix)};
+  result.tokens.insert(result.tokens.end(), one.suffix.begin(), one.suffix.end());
+  const std::int64_t inputs = std::ssize(result.tokens) - 1;
+  if (one.whole) result.scored = inputs;
+  result.positions = std::min((inputs + kStep - 1) / kStep * kStep, most_positions);
+  return result;
+}
+
 /// The result of a question without what the model wrote. `records`: of the prompt's last targets,
 /// if there are any, and of the suffix.
 Recitation record_of(const Question& question, std::span<const TargetRecord> records,
@@ -178,17 +189,15 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
   for (std::int64_t first = 0; first < std::ssize(questions); first += round) {
     const std::span<const Question> asked =
         std::span(questions).subspan(first, std::min(round, std::ssize(questions) - first));
-    // The prompts, with their true suffixes as targets; a whole prompt is one, too.
-    const auto sequence = [&](std::int64_t n) {
-      constexpr std::int64_t kStep = 32;  // rounds up, so that products have few different shapes
-      const Question& one = asked[n];
-      ScoredSequence result{.tokens = one.prompt(), .scored = std::ssize(one.suffix)};
-      result.tokens.insert(result.tokens.end(), one.suffix.begin(), one.suffix.end());
-      const std::int64_t inputs = std::ssize(result.tokens) - 1;
-      if (one.whole) result.scored = inputs;
-      result.positions = std::min((inputs + kStep - 1) / kStep * kStep, positions);
-      return result;
-    };
+    if (first + std::ssize(asked) <= std::ssize(options.known)) {
+      for (std::size_t q = 0; q < asked.size(); ++q) {
+        all.push_back(options.known[first + q]);
+        all.back().document = asked[q].document;
+        all.back().prompt = asked[q].length;
+      }
+      continue;
+    }
+    const auto sequence = [&](std::int64_t n) { return scored_sequence(asked[n], positions); };
     const auto records = record_targets(model, {.count = std::ssize(asked), .at = sequence},
                                         policies, {.batch = batch});
     for (std::size_t q = 0; q < asked.size(); ++q)
@@ -205,7 +214,9 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
                   tokenizer, all[first + q]);
       }
     }
-    if (options.progress && model.grid().world().rank() == 0)
+    const bool leads = model.grid().world().rank() == 0;
+    if (options.made && leads) options.made(first, std::span(all).subspan(first));
+    if (options.progress && leads)
       options.progress(first + std::ssize(asked), std::ssize(questions));
   }
   return all;

@@ -38,6 +38,12 @@ struct ReciteOptions {
   /// In an audit a model that has not seen the documents, with the same tokens: for the scores
   /// that set_ratio() sets. Null: there is none.
   LoadedModel* reference = nullptr;
+  /// Recitations that exist, the first ones in the order of the result; whole rounds of them are
+  /// not made again. The same number on every rank; on others than 0 their values do not count.
+  std::vector<Recitation> known = {};
+  /// Called on rank 0 with recitations that were made, a round each time, and the place of the
+  /// first of them in this order; all before it exist.
+  std::function<void(std::int64_t first, std::span<const Recitation> made)> made = {};
   /// Progress: called on rank 0 with the number of finished recitations and of all.
   std::function<void(std::int64_t done, std::int64_t of)> progress = {};
 };

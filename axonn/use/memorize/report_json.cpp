@@ -318,10 +318,13 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
           {"origin", json_of(report.origin)}};
 }
 
+/// The best recitations, without what the page does not show of each.
 Json passages_of(const MemorizationReport& report, const std::string& variant, std::int64_t group) {
   Json shown = Json::array();
   for (const auto& [run, recitation] : most_recited(report, variant, group)) {
-    shown.push_back(json_of(*recitation));
+    if (std::ssize(shown) == kMostPassages) break;
+    Json& one = shown.emplace_back();
+    visit_recitation(*recitation, [&](const char* key, const auto& value) { one[key] = value; });
     shown.back()["name"] = document_text(report, recitation->document);
     shown.back()["trial"] = run->trial;
   }
@@ -359,6 +362,7 @@ std::string page_json(const MemorizationReport& report) {
 }  // namespace
 
 std::string to_json(const CurvePoint& point) { return dumped(json_of(point), -1); }
+std::string to_json(const Recitation& recitation) { return dumped(json_of(recitation), -1); }
 
 std::string to_json(const RecitationRun& run) {
   Json json = json_of(run);

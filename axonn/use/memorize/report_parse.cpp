@@ -2,6 +2,7 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -151,6 +152,13 @@ CurvePoint parse_point(const std::string& text, const std::string& where) {
   CurvePoint point;
   Node(parsed(text, where), where).read(point);
   return point;
+}
+
+Recitation parse_recitation(const std::string& text, const std::string& where) {
+  const Json list = Json::array({parsed(text, where)});
+  std::vector<Recitation> one;
+  Node(list, where).read(one);
+  return one.front();
 }
 
 RecitationRun parse_run(const std::string& text, const std::string& where) {

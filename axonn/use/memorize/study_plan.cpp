@@ -61,6 +61,7 @@ std::string arm_text(const BucketConfig& arm, std::int64_t steps) {
       fmt::format(", {} time{} each in steps {} to {}, {} sequences", format_count(arm.times),
                   arm.times == 1 ? "" : "s", format_count(step_at(arm.when[0], steps) + 1),
                   format_count(step_at(arm.when[1], steps)), format_count(arm.size * arm.times));
+  if (arm.offset > 0) text += fmt::format(", behind {} tokens of other text", arm.offset);
   if (arm.variants > 1)
     text += fmt::format(", as {} near-duplicates in turn, in which one of {} tokens differs",
                         arm.variants, arm.change_every);

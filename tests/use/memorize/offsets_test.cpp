@@ -75,6 +75,23 @@ TEST(Offsets, AndSuffixesAreTestedAsDocumentsThatBeginAndEndThereOnEveryGrid) {
         EXPECT_NEAR(all[i].loss, alone.loss, 1e-5);
         EXPECT_NEAR(all[i].record->log10_p[1], alone.record->log10_p[1], 1e-4);
       }
+      // Those that exist are taken as they are, in whole rounds.
+      ReciteOptions resumed = options;
+      resumed.batch = 1;
+      std::vector<Recitation> made;
+      resumed.made = [&](std::int64_t first, std::span<const Recitation> next) {
+        EXPECT_EQ(first, std::ssize(made));
+        made.insert(made.end(), next.begin(), next.end());
+      };
+      resumed.known = std::vector<Recitation>(all.begin(), all.end());
+      for (Recitation& one : resumed.known) one.loss = -1;
+      for (const Recitation& one : recite(loaded, *tokenizer, records.documents, resumed))
+        EXPECT_EQ(one.loss, -1);
+      EXPECT_TRUE(made.empty());
+      resumed.known.pop_back();
+      const auto redone = recite(loaded, *tokenizer, records.documents, resumed);
+      for (std::size_t i = 0; i < all.size(); ++i) EXPECT_NEAR(redone[i].loss, all[i].loss, 1e-4);
+      EXPECT_EQ(made.size(), world.rank() == 0 ? all.size() : 0u);
     });
   }
 }

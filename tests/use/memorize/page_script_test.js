@@ -285,6 +285,13 @@ test("there is a curve for each prompt over lengths of suffixes", () => {
   assert.equal(rows(matched).length, 1 + 2 * 2, "policies, alphas");
 });
 
+test("passages that the page does not hold are counted", () => {
+  const {passages} = open("huge");
+  assert.equal(passages.one("summary").textContent, "494 more of 700 documents");
+  assert(texts(passages.all("p")).includes("Those of 200 more are in the JSON."));
+  assert(!texts(open("large").passages.all("p")).some((text) => text.includes("in the JSON")));
+});
+
 test("every figure can be saved in the colors of paper", () => {
   const page = open("study"), count = (nodes) => nodes.length;
   assert.equal(count(page["bars-figure"].all("button")), 1);
