@@ -127,7 +127,7 @@ def log_q(u, target, policy):
 class Document:
     """A document's figures, from the tokens' logits."""
 
-    def __init__(self, weights, text, part=slice(193)):
+    def __init__(self, weights, text, part=slice(193), suffix=SUFFIX):
         tokens = np.frombuffer(text.encode(), np.uint8)[part].astype(int)
         text = bytes(tokens.astype(np.uint8).tolist())
         u, targets = logits_of(weights, tokens[:-1]), tokens[1:]
@@ -138,17 +138,17 @@ class Document:
         mean = (p * log_p).sum(1)
         deviation = np.sqrt(np.maximum((p * (log_p - mean[:, None]) ** 2).sum(1), 1e-6))
         self.ranks = [1 + sum(u[i] > u[i, t]) + sum(u[i, :t] == u[i, t])
-                      for i, t in enumerate(targets)][-SUFFIX:]
+                      for i, t in enumerate(targets)][-suffix:]
         gaps = np.sort(np.abs(u - u[each, targets][:, None]), 1)[:, 1]
-        self.ranks_are_sure = gaps[-SUFFIX:].min() > 1e-3
+        self.ranks_are_sure = gaps[-suffix:].min() > 1e-3
         fifth = max(len(targets) * 20 // 100, 1)
         self.scores = {"loss": own.mean(), "zlib": own.mean() / len(zlib.compress(text, 6)),
                        "min_k": np.sort(own)[:fifth].mean(),
                        "min_k_pp": np.sort((own - mean) / deviation)[:fifth].mean()}
-        self.loss = -own[-SUFFIX:].mean()
+        self.loss = -own[-suffix:].mean()
         self.log10_p = {}
         for name, policy in POLICIES.items():
-            found = [log_q(u[i], targets[i], policy) for i in each[-SUFFIX:]]
+            found = [log_q(u[i], targets[i], policy) for i in each[-suffix:]]
             if all(sure for _, sure in found):
                 self.log10_p[name] = sum(one for one, _ in found) / math.log(10)
 
@@ -308,6 +308,36 @@ class Memorization(RunTest):
             self.assertGreaterEqual(at["bootstrap_high"], at["true_positive_rate"])
             self.check_clopper_pearson(at, len(members))
 
+    def check_one_reference(self, run, texts, weights):
+        """Another seed's model as the reference of an audit."""
+        def tokens_losses(of, text):
+            tokens = np.frombuffer(text.encode(), np.uint8)[:193].astype(int)
+            u = logits_of(of, tokens[:-1])
+            top = u.max(1, keepdims=True)
+            log_p = u - top - np.log(np.exp(u - top).sum(1, keepdims=True))
+            return -log_p[np.arange(len(tokens) - 1), tokens[1:]]
+        config = CONFIG.replace("records.jsonl", self.path("records.jsonl"))
+        other = self.train("other", "--training.seed", 9, "--training.steps", 20, config=config)
+        axonn("convert", "--model", os.path.join(other, "checkpoints"), "--out",
+              self.path("other-folder"), "--dtype", "f32")
+        theirs = {name: np.asarray(value, float) for name, value in
+                  reader.safetensors(self.path("other-folder", "model.safetensors")).items()}
+        report = self.audit(run, "2,1,1,1", "--limit", 6, "--reference",
+                            os.path.join(other, "checkpoints"))
+        for got in report["runs"][0]["recitations"]:
+            text = texts[got["document"]]
+            own, others = (tokens_losses(of, text) for of in (weights, theirs))
+            self.assertAlmostEqual(got["score_ratio"], (others - own).mean(), delta=2e-5)
+            votes = []
+            for width in (2, 3, 4, 6, 9, 13, 18, 25, 32, 40):
+                sums = np.convolve(others - own, np.ones(width), "valid")
+                votes.append([(sums > edge).mean() for edge in (1e-3, 0, -1e-3)])
+            low, _, high = np.mean(votes, 0)
+            self.assertLessEqual(low, got["score_windows"] + 1e-9)
+            self.assertGreaterEqual(high, got["score_windows"] - 1e-9)
+            self.assertNotIn("score_lira_online", got)
+        self.assertEqual([one["score"] for one in report["membership"]][-2:], ["ratio", "windows"])
+
     def check_near(self, report, texts, weights):
         compared = 0
         for got, text in zip(report["runs"][0]["recitations"], texts):
@@ -330,27 +360,36 @@ class Memorization(RunTest):
 
     def check_sweep(self, run, grid, texts, weights):
         report = self.audit(run, grid, "--limit", 4, "--prompt-lengths", 30, "--offsets", "0,25",
-                            "--n", "3,50", "--p", "0.25,0.75", policies="t=1")
+                            "--suffix-lengths", "1,40", "--n", "3,50", "--p", "0.25,0.75",
+                            policies="t=1")
         self.assertEqual([report["n"], report["p"]], [[3, 50], [0.25, 0.75]])
-        offsets = report["prompt_offsets"]
-        self.assertEqual(offsets, [-1, -1, 0, 25])
+        lengths, offsets = report["prompt_lengths"], report["prompt_offsets"]
+        self.assertEqual(offsets, [-1, -1, 0, 25] * 3)
+        suffixes = report["prompt_suffixes"]
+        self.assertEqual(suffixes, [SUFFIX] * 4 + [1] * 4 + [40] * 4)
         found = {}
         for got in report["runs"][0]["recitations"]:
-            offset = offsets[got["prompt"]]
-            if offset >= 0:
-                part = slice(offset, offset + 30 + SUFFIX)
-                want = Document(weights, texts[got["document"]], part)
+            length, offset, suffix = (of[got["prompt"]] for of in (lengths, offsets, suffixes))
+            if offset >= 0 or length == 0:
+                part = slice(offset, offset + length + suffix) if offset >= 0 else slice(193)
+                want = Document(weights, texts[got["document"]], part, suffix)
                 self.assertAlmostEqual(got["loss"], want.loss, delta=2e-5)
                 [log10_p] = got["log10_p"]
                 self.assertAlmostEqual(log10_p, want.log10_p["t=1"], delta=1e-4)
-                found.setdefault((got["group"], offset), []).append(log10_p)
-        self.assertEqual([len(one) for one in found.values()], [4] * 4)
+                if want.ranks_are_sure:
+                    right = sum(rank == 1 for rank in want.ranks)
+                    self.assertAlmostEqual(got["greedy_accuracy"], right / suffix, 12)
+                    self.assertEqual(got["exact"], right == suffix)
+                found.setdefault((got["group"], length, offset, suffix), []).append(log10_p)
+        self.assertEqual([len(one) for one in found.values()], [4] * 2 * 3 * 3)
         names = [group["name"] for group in report["groups"]]
-        rates = [rate for rate in report["extraction"] if "offset" in rate]
-        self.assertEqual(len(rates), 2 * 2 * 4)
+        rates = [rate for rate in report["extraction"]
+                 if "offset" in rate or rate["prompt_tokens"] == 0]
+        self.assertEqual(len(rates), 2 * 3 * 3 * 4)
         for rate in rates:
             least = math.log10(-math.expm1(math.log1p(-rate["p"]) / rate["n"]))
-            of = found[names.index(rate["group"]), rate["offset"]]
+            of = found[names.index(rate["group"]), rate["prompt_tokens"], rate.get("offset", -1),
+                       rate.get("suffix_tokens", SUFFIX)]
             self.assertEqual(rate["extractable"], sum(one >= least for one in of))
 
     def check_exposure(self, report, weights):
@@ -458,6 +497,7 @@ class Memorization(RunTest):
         weights = {name: np.asarray(value, float) for name, value in
                    reader.safetensors(self.path("folder", "model.safetensors")).items()}
         documents = [Document(weights, text) for text in texts + control]
+        self.check_one_reference(run, texts[:6] + control[:6], weights)
         for grid in ("1,1,1,1", "2,1,2,1"):
             with self.subTest(grid=grid):
                 report = self.audit(run, grid)

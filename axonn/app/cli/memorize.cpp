@@ -1,5 +1,11 @@
 #include <algorithm>
+#include <array>
+#include <filesystem>
+#include <functional>
 #include <iostream>
+#include <optional>
+#include <set>
+#include <span>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -17,11 +23,14 @@
 #include "axonn/foundation/base/clock.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/log.h"
+#include "axonn/foundation/base/random.h"
 #include "axonn/network/model/counts.h"
 #include "axonn/plan/measure/dry_run.h"
 #include "axonn/run/load/launch.h"
+#include "axonn/run/train/distillation_term.h"
 #include "axonn/use/infer/evaluate.h"
 #include "axonn/use/infer/text_sampler.h"
+#include "axonn/use/memorize/audit_part.h"
 #include "axonn/use/memorize/near_recite.h"
 #include "axonn/use/memorize/origin.h"
 #include "axonn/use/memorize/recite.h"
@@ -55,10 +64,10 @@ struct MemorizeFlags : ModelFlags {
   bool audit = false, gather_weights = false;
   std::vector<std::string> documents, control;
   std::vector<std::int64_t> prompts;
-  std::vector<std::int64_t> offsets, n = MemorizeConfig().n;
+  std::vector<std::int64_t> offsets, suffixes, n = MemorizeConfig().n;
   std::vector<double> p = MemorizeConfig().p;
   std::int64_t suffix = 50, seq_len = 0, stride = 0, limit = 0, batch = 0;
-  std::string json, html;
+  std::string json, html, reference;
   std::vector<std::string> policies = ReciteOptions().policies;
   NearRequest near;
   std::string distance = std::string(kTextDistances[static_cast<int>(NearRequest().distance)]);
@@ -94,6 +103,10 @@ void add_sweep_flags(CLI::App& app, MemorizeFlags& flags) {
                  "document on; the suffix is what follows it")
       ->check(count_from(0))
       ->delimiter(',');
+  app.add_option("--suffix-lengths", flags.suffixes,
+                 "further lengths of suffixes; each prompt is tested with each of them, too")
+      ->check(count_from(1))
+      ->delimiter(',');
   app.add_option("--n", flags.n,
                  "numbers of samples, for the shares of suffixes in so many samples")
       ->check(count_from(1))
@@ -122,6 +135,9 @@ void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
                  "the same for documents that the model cannot have seen")
       ->type_name("FILE")
       ->delimiter(',');
+  app.add_option("--reference", flags.reference,
+                 "a model with the same tokens that has not seen the documents, for membership")
+      ->type_name("DIR");
   add_sweep_flags(app, flags);
   app.add_option("--suffix", flags.suffix, "number of last tokens that the model must recite")
       ->capture_default_str()
@@ -208,8 +224,53 @@ ReciteOptions recite_options_of(const MemorizeFlags& flags) {
   options.near.at_once = 0;
   options.near.distance = value_of<TextDistance>(flags.distance, kTextDistances);
   std::ranges::copy(flags.prompts, std::back_inserter(options.prompt_lengths));
-  add_offsets(options, flags.offsets);
+  add_sweeps(options, flags.offsets, flags.suffixes);
   return options;
+}
+
+/// What the recitations of an audit depend on, on one line: the documents, the questions, and the
+/// files of the model with their sizes and times.
+std::string audit_text(const MemorizeFlags& flags, const ReciteOptions& asked,
+                       std::span<const FoundDocuments> all) {
+  std::string text = concat(build_info().version, ' ', flags.model, ' ', flags.adapter, ' ',
+                            flags.dtype, ' ', flags.tokenizer, ' ', flags.ema, ' ', flags.suffix);
+  for (const auto* numbers : {&asked.prompt_lengths, &asked.prompt_offsets, &asked.prompt_suffixes})
+    text += fmt::format(" [{}]", fmt::join(*numbers, ","));
+  text += fmt::format(" {}", fmt::join(flags.policies, ";"));
+  std::set<std::string> files;
+  if (std::filesystem::is_directory(flags.model))
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(flags.model))
+      if (entry.is_regular_file())
+        files.insert(concat(entry.path().string(), ' ', entry.file_size(), ' ',
+                            entry.last_write_time().time_since_epoch().count()));
+  std::uint64_t hash = hash_text(text + fmt::format("\n{}", fmt::join(files, "\n")));
+  for (const FoundDocuments& found : all)
+    for (const StudyDocument& one : found.documents) {
+      hash = mix_bits(hash ^ hash_text(one.name));
+      for (const std::int32_t token : one.tokens)
+        hash = mix_bits(hash ^ static_cast<std::uint32_t>(token));
+    }
+  return fmt::format("axonn memorize --audit, recitations so far, {:016x}", hash);
+}
+
+/// Lets the audit go on from what an earlier start has made, and keep what it makes. The file is
+/// that of rank 0, which tells the others how much there is.
+void resume_audit(const MemorizeFlags& flags, const std::string& audit, Communicator& world,
+                  ReciteOptions& options, std::optional<AuditPart>& part) {
+  if (flags.json.empty()) return;
+  if (world.rank() == 0) part.emplace(flags.json + ".part", audit);
+  double count = part ? static_cast<double>(part->known().size()) : 0;
+  world.broadcast({&count, 1, DType::f64}, 0, "audit").wait();
+  if (part) {
+    options.known = part->known();
+    options.made = [&part](std::int64_t first, std::span<const Recitation> made) {
+      part->append(first, made);
+    };
+  }
+  options.known.resize(static_cast<std::size_t>(count));
+  if (part && count > 0)
+    std::cerr << "note: goes on after " << format_count(std::ssize(options.known))
+              << " recitations of " << flags.json << ".part\n";
 }
 
 int run_audit(const MemorizeFlags& flags, const std::string& command) {
@@ -220,6 +281,7 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
   const ExtractionGrid grid = extraction_grid(flags.n, flags.p, "--n", "--p");
   if (!flags.offsets.empty() && flags.prompts.empty())
     refuse("axonn memorize --audit: --offsets needs --prompt-lengths, as in --prompt-lengths 8,32");
+  check_suffixes(flags.suffixes, flags.suffix, "--suffix-lengths");
   Config config = open_model(flags);
   NamedPaths inputs = inputs_of(flags, config);
   for (const std::string& file : flags.documents) inputs.push_back({"--documents", file});
@@ -227,26 +289,31 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
   claim_result({"--json", flags.json}, inputs, kBeginsJson);
   claim_result({"--html", flags.html}, inputs, kBeginsMarkup);
   const auto tokenizer = need_tokenizer(config, flags);
-  const DocumentLimits limits{
-      .least = flags.suffix + 1, .most = seq_len_of(config, flags), .stride = flags.stride};
+  const DocumentLimits limits{.least = flags.suffix + 1,
+                              .most = seq_len_of(config, flags),
+                              .stride = flags.stride,
+                              .count = flags.limit};
   const auto read = [&](const std::vector<std::string>& files) {
     FoundDocuments found = read_documents(files, tokenizer, limits, {}, {});
     if (found.documents.empty())
       refuse("of ", found.found, " documents in ", files.front(), " none has more than ",
              flags.suffix, " tokens; lower --suffix");
-    if (flags.limit > 0 && std::ssize(found.documents) > flags.limit)
-      found.documents.resize(static_cast<std::size_t>(flags.limit));
     return found;
   };
   const FoundDocuments documents = read(flags.documents);
   const FoundDocuments control = flags.control.empty() ? FoundDocuments{} : read(flags.control);
-
   const ReciteOptions asked = recite_options_of(flags);
   check_near(asked, tokenizer->vocab_size());
+  const std::string audit = audit_text(flags, asked, std::array{documents, control});
   with_model(config, [&](LoadedModel& loaded) {
     ProgressLine line(loaded.progress(), "testing", "recitations");
     ReciteOptions options = asked;
     options.progress = std::ref(line);
+    const auto reference = load_beside(loaded, {.path = flags.reference, .key = "--reference"},
+                                       loaded.grid().world(), tokenizer.get());
+    options.reference = reference.get();
+    std::optional<AuditPart> part;
+    resume_audit(flags, audit, loaded.grid().world(), options, part);
     MemorizationReport report = audit_model(loaded, *tokenizer, documents, control, options);
     report.extraction = grid;
     report.origin = {
@@ -262,6 +329,7 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
     std::cout << to_text(report);
     if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
     if (!flags.html.empty()) write_file_atomically(flags.html, html_page(report));
+    if (part) part->remove();
   });
   return 0;
 }

@@ -133,14 +133,21 @@ enum class PreferenceLoss {
   kto,
   apo_zero_unpaired,
   aot,
-  aot_unpaired
+  aot_unpaired,
+  ascent,
+  npo
 };
 
-inline constexpr std::array<std::string_view, 23> kPreferenceLosses = {
-    "none",     "dpo",         "cdpo",     "ipo",       "hinge",    "robust",   "sigmoid_norm",
-    "exo_pair", "nca_pair",    "bco_pair", "sppo_hard", "apo_zero", "apo_down", "discopop",
-    "cpo",      "cpo_hinge",   "cpo_ipo",  "simpo",     "orpo",     "kto",      "apo_zero_unpaired",
-    "aot",      "aot_unpaired"};
+inline constexpr std::array<std::string_view, 25> kPreferenceLosses = {
+    "none",         "dpo",          "cdpo",
+    "ipo",          "hinge",        "robust",
+    "sigmoid_norm", "exo_pair",     "nca_pair",
+    "bco_pair",     "sppo_hard",    "apo_zero",
+    "apo_down",     "discopop",     "cpo",
+    "cpo_hinge",    "cpo_ipo",      "simpo",
+    "orpo",         "kto",          "apo_zero_unpaired",
+    "aot",          "aot_unpaired", "ascent",
+    "npo"};
 
 /// What replaces the logarithm of the ratio r of policy and reference in a loss of preferences, by
 /// the f-divergence that it limits.

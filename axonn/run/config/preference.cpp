@@ -112,6 +112,13 @@ PairLoss discopop(const PairTerms& t) {
                        -logistic(-u) * (1 - h) + log_logistic(u) * d_h + std::exp(-u) * (d_h - h)});
 }
 
+/// These two unlearn the rejected answer, whatever the chosen one is.
+PairLoss ascent(const PairTerms& t) { return {t.r / t.rejected_size, 0, 1 / t.rejected_size}; }
+PairLoss npo(const PairTerms& t) {
+  const double r = t.beta * t.r;
+  return {-2 * log_logistic(-r) / t.beta, 0, 2 * logistic(r)};
+}
+
 /// log(1 - e^mean) of a negative number.
 double log_rest(double mean) {
   return mean > -std::numbers::ln2 ? std::log(-std::expm1(mean)) : std::log1p(-std::exp(mean));
@@ -161,7 +168,8 @@ constexpr std::array<LossEntry, kPreferenceLosses.size()> kLosses = {
      {ipo, false, false, false},        {simpo, false, true, false},
      {orpo, false, false, false},       {nullptr, true, false, false},
      {nullptr, true, false, false},     {nullptr, true, true, false},
-     {nullptr, true, true, false}}};
+     {nullptr, true, true, false},      {ascent, true, false, false},
+     {npo, true, false, false}}};
 
 std::string_view name_of(PreferenceLoss loss) {
   return kPreferenceLosses[static_cast<std::size_t>(loss)];

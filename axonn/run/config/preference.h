@@ -91,6 +91,8 @@ struct PairLoss {
 ///   apo_zero      1 - s(beta c) + s(beta r)                2408.06266
 ///   apo_down      s(beta c) + 1 - s(beta D)                2408.06266
 ///   discopop      -ls(u) (1 - h) + exp(-u) h, u = beta D, h = s(u / 0.05)  2406.08414
+///   ascent        r/n                                     Jang et al., 2210.01504
+///   npo           -2 ls(-beta r) / beta                   Zhang et al., 2404.05868
 ///   cpo           cdpo without a reference                 2401.08417
 ///   cpo_hinge, cpo_ipo   hinge and ipo without a reference
 ///   simpo         cdpo of u = beta (mean - mean) - simpo_gamma, no reference   2405.14734

@@ -10,6 +10,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/random.h"
+#include "axonn/use/memorize/references.h"
 
 namespace axonn {
 
@@ -236,12 +237,18 @@ std::vector<std::int32_t> slots_of_arms(std::span<const BucketConfig> arms,
 
 std::int64_t steps_of_trial(const Config& config, const MemorizeConfig& memorize) {
   const std::int64_t warmup = warmup_steps(config);
-  return warmup + (config.training.steps - warmup) * std::ssize(variants_of(memorize));
+  return warmup + (config.training.steps - warmup) * std::ssize(variants_of(memorize)) +
+         memorize.references * config.training.steps;
+}
+
+std::int64_t most_tokens(const Config& config, const MemorizeConfig& memorize) {
+  std::int64_t offset = 0;
+  for (const BucketConfig& bucket : memorize.buckets) offset = std::max(offset, bucket.offset);
+  return config.training.seq_len + 1 - offset;
 }
 
 DocumentLimits limits_of(const Config& config, const MemorizeConfig& memorize) {
-  return {.least = memorize.suffix_tokens + 1,
-          .most = config.training.seq_len + 1};  // the last is a target
+  return {.least = memorize.suffix_tokens + 1, .most = most_tokens(config, memorize)};
 }
 
 TrialPlan plan_of_trial(const Config& config, const MemorizeConfig& memorize,
@@ -261,7 +268,41 @@ TrialPlan plan_of_trial(const Config& config, const MemorizeConfig& memorize,
   for (const std::int64_t arm : trial.documents.group) epochs.push_back(arms[arm].times);
   trial.slots.documents =
       listed ? slots_of_arms(arms, trial.documents, plan) : injections(plan, epochs);
+  for (const std::int64_t tested : trial.documents.original)
+    trial.slots.offsets.push_back(arms[trial.documents.group[tested]].offset);
   return trial;
+}
+
+InjectedSlots slots_of_reference(const Config& config, const MemorizeConfig& memorize,
+                                 const TrialDocuments& documents,
+                                 const std::vector<bool>& learned) {
+  const InjectionPlan plan{.steps = config.training.steps,
+                           .warmup_steps = warmup_steps(config),
+                           .batch = config.training.global_batch,
+                           .seed = static_cast<std::uint64_t>(config.training.seed)};
+  std::vector<BucketConfig> arms = arms_of(config, memorize);
+  const std::vector<std::int64_t> controls = controls_of(arms);
+  std::vector<std::vector<std::int64_t>> of_arm(arms.size());
+  std::vector<std::int64_t> seen(arms.size(), 0);  // documents of each arm
+  std::vector<std::int64_t> offsets;               // by document
+  for (std::int64_t d = 0; d < documents.tested; ++d) {
+    const std::int64_t group = documents.group[d], k = seen[group]++;
+    const std::int64_t as = controls[group] == group ? group_in_turn(controls, group, k) : group;
+    of_arm[as].push_back(d);
+    offsets.push_back(arms[as].offset);
+  }
+  TrialDocuments ordered;
+  for (std::size_t arm = 0; arm < arms.size(); ++arm) {
+    arms[arm].size = std::ssize(of_arm[arm]);
+    std::ranges::copy(of_arm[arm], std::back_inserter(ordered.first_variant));
+  }
+  InjectedSlots slots{.first = plan.warmup_steps * plan.batch,
+                      .documents = slots_of_arms(arms, ordered, plan),
+                      .offsets = std::move(offsets),
+                      .replaces = true};
+  for (std::int32_t& document : slots.documents)
+    if (document >= 0 && !learned[document]) document = -1;
+  return slots;
 }
 
 std::vector<std::vector<std::int64_t>> exposures_of(const TrialPlan& plan, std::int64_t batch) {

@@ -72,9 +72,18 @@ struct TrialPlan {
 TrialPlan plan_of_trial(const Config& config, const MemorizeConfig& memorize,
                         const Tokenizer& tokenizer, FoundDocuments given);
 
+/// The sequences of reference `number` of a trial, whose seed is that of the places: those of the
+/// documents that it has learned, learned_by(), as in the trial; those of a control come like those
+/// of group_in_turn(). Throws UsageError if there is no room.
+InjectedSlots slots_of_reference(const Config& config, const MemorizeConfig& memorize,
+                                 const TrialDocuments& documents, const std::vector<bool>& learned);
+
 /// The steps, counted from 1, in which each tested document comes, or a near-duplicate of it.
 std::vector<std::vector<std::int64_t>> exposures_of(const TrialPlan& plan, std::int64_t batch);
 
+/// Tokens of the longest document: with the largest offset before it, a sequence holds all but its
+/// last, which is only a target.
+std::int64_t most_tokens(const Config& config, const MemorizeConfig& memorize);
 /// The lengths of documents that can be tested and injected.
 DocumentLimits limits_of(const Config& config, const MemorizeConfig& memorize);
 
@@ -86,7 +95,8 @@ struct StudyVariant {
 };
 /// Each loss with each schedule.
 std::vector<StudyVariant> variants_of(const MemorizeConfig& memorize);
-/// Steps of a trial: the warm-up that its variants share, and the rest with each of them.
+/// Steps of a trial: the warm-up that its variants share, the rest with each of them, and all steps
+/// of each reference.
 std::int64_t steps_of_trial(const Config& config, const MemorizeConfig& memorize);
 
 /// Near-duplicate `number` of a document: of each `every` tokens one, at a random place, is

@@ -56,6 +56,11 @@ void list_bucket(BucketConfig& bucket, OptionList& list) {
            {.help = "of this many tokens, each near-duplicate replaces one by another",
             .unit = "tokens",
             .min = 2});
+  list.add("offset", &bucket.offset,
+           {.help = "number of tokens of other text in front of each document, in the sequence in "
+                    "which it is learned; all documents are cut so that they fit behind the most",
+            .unit = "tokens",
+            .min = 0});
 }
 
 /// What is compared and measured besides.
@@ -87,6 +92,16 @@ void list_measures(MemorizeConfig& memorize, OptionList& list) {
                     "the beginning of the document on; the suffix is what follows it",
             .unit = "tokens",
             .min = 0});
+  list.add("references", &memorize.references,
+           {.help = "further models that each trial trains for membership (LiRA and others), each "
+                    "on a random half of all documents; an even number from 4 on, or 0: none",
+            .min = 0,
+            .max = 10000});
+  list.add("suffix_lengths", &memorize.suffix_lengths,
+           {.help = "further lengths of suffixes; each prompt, also those of prompt_lengths and "
+                    "offsets, is tested with each of them, too",
+            .unit = "tokens",
+            .min = 1});
   list.add("near.epsilon", &memorize.near_epsilon,
            {.help = "distances: bounds of the probability, by the first of the policies, that a "
                     "sample is at most so far from a suffix; empty: none",
@@ -177,10 +192,17 @@ void validate_bucket(const BucketConfig& bucket, const Config& config,
   if (bucket.kind == DocumentKind::text && memorize.documents.empty())
     refuse(name, ": kind = \"text\" takes documents of [memorize] documents, which names none");
   if (bucket.kind == DocumentKind::uniform &&
-      (bucket.tokens <= memorize.suffix_tokens || bucket.tokens > config.training.seq_len + 1))
+      (bucket.tokens <= memorize.suffix_tokens || bucket.tokens > most_tokens(config, memorize)))
     refuse(name, ": tokens = ", bucket.tokens,
            "; set more than [memorize] suffix_tokens = ", memorize.suffix_tokens,
-           ", and at most [training] seq_len + 1 = ", config.training.seq_len + 1);
+           ", and at most [training] seq_len + 1, less the largest offset, = ",
+           most_tokens(config, memorize));
+  if (bucket.offset > 0 && bucket.times == 0)
+    refuse(name, ": offset = ", bucket.offset,
+           " of a control, which is never learned; leave it out");
+  if (bucket.offset > 0 && config.data.documents != DocumentMode::joined)
+    refuse(name, ": offset = ", bucket.offset, " puts text in front of documents, which they do ",
+           "not see with these [data] documents; set documents = \"joined\"");
   if (bucket.kind == DocumentKind::canary &&
       bucket.others >= std::llround(std::pow(10, bucket.digits)))
     refuse(name, ": others = ", bucket.others, " of digits = ", bucket.digits, " are not so many; ",
@@ -206,6 +228,27 @@ void validate_sweeps(const MemorizeConfig& memorize) {
   extraction_grid(memorize.n, memorize.p, "[memorize] n", "[memorize] p");
   if (!memorize.offsets.empty() && memorize.prompt_lengths.empty())
     refuse("[memorize] offsets need lengths of prompts; set prompt_lengths, as in [8, 32]");
+  check_suffixes(memorize.suffix_lengths, memorize.suffix_tokens, "[memorize] suffix_lengths");
+}
+
+/// Throws UsageError if a document cannot hold the longest prompt and suffix.
+void validate_room(const Config& config, const MemorizeConfig& memorize) {
+  const auto most = [](const std::vector<std::int64_t>& all, std::int64_t least) {
+    return all.empty() ? least : std::max(least, std::ranges::max(all));
+  };
+  const std::int64_t farthest = most(memorize.offsets, 0),
+                     suffix = most(memorize.suffix_lengths, memorize.suffix_tokens),
+                     longest = memorize.prompt_lengths.empty()
+                                   ? 1
+                                   : farthest + most(memorize.prompt_lengths, 1);
+  if (longest + suffix > most_tokens(config, memorize))
+    refuse("[training] seq_len = ", config.training.seq_len, " has no room for a prompt of ",
+           longest, " tokens", farthest > 0 ? ", with the offset," : "", " and [memorize] ",
+           suffix == memorize.suffix_tokens ? "suffix_tokens = " : "suffix_lengths of ", suffix,
+           "; documents are cut to seq_len + 1 tokens",
+           most_tokens(config, memorize) > config.training.seq_len
+               ? ""
+               : ", less the largest offset of a bucket");
 }
 
 /// The schedules, the mean of weights, and the curve.
@@ -245,7 +288,6 @@ FurtherSection memorize_section(std::shared_ptr<MemorizeConfig> memorize) {
 }
 
 void validate_study(const Config& config, const MemorizeConfig& memorize) {
-  const std::int64_t seq_len = config.training.seq_len;
   validate_buckets(config, memorize);
   validate_variants(config, memorize);
   if (memorize.losses.empty())
@@ -257,6 +299,13 @@ void validate_study(const Config& config, const MemorizeConfig& memorize) {
       refuse("[memorize] losses names ", loss, " twice");
   }
   parse_policies(memorize.policies, "[memorize] policies");
+  if (memorize.references % 2 == 1 || memorize.references == 2)
+    refuse("[memorize] references = ", memorize.references,
+           ": each document is in half of them, and at least in two; set an even number from 4 on");
+  for (const BucketConfig& bucket : memorize.buckets)
+    if (memorize.references > 0 && bucket.variants > 1)
+      refuse("[memorize] references: documents of the control would have no near-duplicates, so ",
+             "[[memorize.bucket]] ", toml_string(bucket.name), " needs variants = 1");
   validate_sweeps(memorize);
   if (memorize.has_goldfish() && config.training.goldfish.k == 0)
     refuse(
@@ -264,14 +313,7 @@ void validate_study(const Config& config, const MemorizeConfig& memorize) {
         "h = 13}, or losses = [\"standard\"]");
   if (memorize.epochs.empty())
     refuse("[memorize] epochs is empty; give the epochs of each bucket, such as [1, 4, 6]");
-  const std::int64_t farthest = memorize.offsets.empty() ? 0 : std::ranges::max(memorize.offsets);
-  const std::int64_t longest =
-      memorize.prompt_lengths.empty() ? 1 : farthest + std::ranges::max(memorize.prompt_lengths);
-  if (longest + memorize.suffix_tokens > seq_len + 1)  // the last token is only a target
-    refuse("[training] seq_len = ", seq_len, " has no room for a prompt of ", longest, " tokens",
-           farthest > 0 ? ", with the offset," : "",
-           " and [memorize] suffix_tokens = ", memorize.suffix_tokens,
-           "; documents are cut to seq_len + 1 tokens");
+  validate_room(config, memorize);
   if (config.training.patience > 0)
     refuse("[training] patience = ", config.training.patience,
            " would end some trainings of a study before others, which could not be compared; leave "

@@ -31,6 +31,7 @@ struct BucketConfig {
   std::int64_t others = 0;         ///< texts with other digits to rank a canary among; 0: all
   std::int64_t variants = 1;       ///< near-duplicates, of which each is learned in turn
   std::int64_t change_every = 16;  ///< tokens, of which one differs in each near-duplicate
+  std::int64_t offset = 0;         ///< tokens of other text before the document in its sequence
 
   bool operator==(const BucketConfig&) const = default;
 };
@@ -57,7 +58,9 @@ struct MemorizeConfig {
   TextDistance near_distance = TextDistance::levenshtein;
   std::vector<std::int64_t> n = {1, 10, 100, 1'000, 10'000, 100'000, 1'000'000};
   std::vector<double> p = {0.1, 0.5, 0.9, 0.999};
-  std::vector<std::int64_t> offsets = {};  ///< tokens before each of prompt_lengths
+  std::vector<std::int64_t> offsets = {};         ///< tokens before each of prompt_lengths
+  std::int64_t references = 0;                    ///< further trainings on halves of the documents
+  std::vector<std::int64_t> suffix_lengths = {};  ///< tokens to recite, besides suffix_tokens
 
   static constexpr const char* kStandardLoss = "standard";
   static constexpr const char* kGoldfishLoss = "goldfish";

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <numeric>
 #include <optional>
-#include <set>
+#include <unordered_set>
 
 #include "axonn/data/corpus/synthetic/synthetic.h"
 #include "axonn/data/corpus/tokens/tokenize.h"
@@ -16,55 +16,60 @@ namespace axonn {
 
 namespace {
 
-/// Cuts documents that are longer than limits.most into windows.
-std::vector<StudyDocument> windows_of(std::vector<StudyDocument> all,
-                                      std::span<const std::int32_t> begin,
-                                      const DocumentLimits& limits) {
-  std::vector<StudyDocument> windows;
-  for (StudyDocument& one : all) {
+/// Of documents, one after the other, without their end-of-text tokens, those that are long enough
+/// and no duplicates, cut if they are too long.
+class UsableDocuments {
+ public:
+  UsableDocuments(const Tokenizer& tokenizer, const DocumentLimits& limits)
+      : begin_(tokenizer.begin_of_text()), end_(tokenizer.end_of_text()), limits_(limits) {}
+
+  void add(StudyDocument one) {
+    if (end_ && !one.tokens.empty() && one.tokens.back() == *end_) one.tokens.pop_back();
+    if (limits_.stride > 0 && std::ssize(one.tokens) > limits_.most)
+      add_windows(one);
+    else
+      keep(std::move(one));
+  }
+  FoundDocuments take() { return std::move(found_); }
+
+ private:
+  void add_windows(const StudyDocument& one) {
     const std::int64_t size = std::ssize(one.tokens);
-    if (size <= limits.most) {
-      windows.push_back(std::move(one));
-      continue;
-    }
-    for (std::int64_t first = 0, length = limits.most; first + length <= size;
-         first += limits.stride, length = limits.most - std::ssize(begin)) {
-      StudyDocument& window = windows.emplace_back(StudyDocument{
-          concat("tokens ", first + 1, " to ", first + length, " of ", one.name), {}});
-      if (first > 0) window.tokens.assign(begin.begin(), begin.end());
+    for (std::int64_t first = 0, length = limits_.most; first + length <= size;
+         first += limits_.stride, length = limits_.most - std::ssize(begin_)) {
+      StudyDocument window{concat("tokens ", first + 1, " to ", first + length, " of ", one.name),
+                           {}};
+      window.tokens.reserve(limits_.most);
+      if (first > 0) window.tokens.assign(begin_.begin(), begin_.end());
       const auto from = one.tokens.begin() + first;
       window.tokens.insert(window.tokens.end(), from, from + length);
+      keep(std::move(window));
     }
   }
-  return windows;
-}
 
-/// Of all documents without their end-of-text tokens, those that are long enough and no duplicates,
-/// cut if they are too long.
-FoundDocuments usable(std::vector<StudyDocument> all, const Tokenizer& tokenizer,
-                      const DocumentLimits& limits) {
-  const std::optional<std::int32_t> end = tokenizer.end_of_text();
-  for (StudyDocument& one : all)
-    if (end && !one.tokens.empty() && one.tokens.back() == *end) one.tokens.pop_back();
-  if (limits.stride > 0) all = windows_of(std::move(all), tokenizer.begin_of_text(), limits);
-  FoundDocuments found{.documents = {}, .found = std::ssize(all)};
-  std::set<std::uint64_t> hashes;
-  for (StudyDocument& one : all) {
+  void keep(StudyDocument one) {
+    ++found_.found;
     std::vector<std::int32_t>& tokens = one.tokens;
-    if (std::ssize(tokens) > limits.most) {
-      tokens.resize(limits.most);
+    if (std::ssize(tokens) > limits_.most) {
+      tokens.resize(limits_.most);
+      tokens.shrink_to_fit();
       one.bits_of = 0;
     }
     const auto* bytes = reinterpret_cast<const char*>(tokens.data());
-    if (std::ssize(tokens) < limits.least)
-      ++found.too_short;
-    else if (!hashes.insert(hash_text({bytes, tokens.size() * sizeof tokens[0]})).second)
-      ++found.repeated;
-    else
-      found.documents.push_back(std::move(one));
+    if (std::ssize(tokens) < limits_.least)
+      ++found_.too_short;
+    else if (!hashes_.insert(hash_text({bytes, tokens.size() * sizeof tokens[0]})).second)
+      ++found_.repeated;
+    else if (limits_.count == 0 || std::ssize(found_.documents) < limits_.count)
+      found_.documents.push_back(std::move(one));
   }
-  return found;
-}
+
+  std::span<const std::int32_t> begin_;
+  std::optional<std::int32_t> end_;
+  DocumentLimits limits_;
+  std::unordered_set<std::uint64_t> hashes_;
+  FoundDocuments found_;
+};
 
 }  // namespace
 
@@ -80,25 +85,26 @@ FoundDocuments read_documents(const std::vector<std::string>& files,
   source->document_begins(0, source->size(), begins);
   begins.push_back(source->size());
   const std::string more = paths.size() > 1 ? concat(" and ", paths.size() - 1, " more") : "";
-  std::vector<StudyDocument> all;
+  UsableDocuments usable(*tokenizer, limits);
   for (std::size_t d = 0; d + 1 < begins.size(); ++d) {
-    all.push_back({concat("document ", d + 1, " of ", paths.front(), more), {}});
-    all.back().tokens.resize(static_cast<std::size_t>(begins[d + 1] - begins[d]));
-    source->read(begins[d], all.back().tokens);
+    StudyDocument one{concat("document ", d + 1, " of ", paths.front(), more), {}};
+    one.tokens.resize(static_cast<std::size_t>(begins[d + 1] - begins[d]));
+    source->read(begins[d], one.tokens);
+    usable.add(std::move(one));
   }
-  return usable(std::move(all), *tokenizer, limits);
+  return usable.take();
 }
 
 FoundDocuments generated_documents(std::int64_t count, std::uint64_t seed,
                                    const Tokenizer& tokenizer, const DocumentLimits& limits) {
   const SyntheticRecords records(seed);
-  std::vector<StudyDocument> all;
+  UsableDocuments usable(tokenizer, limits);
   for (std::int64_t i = 0; i < count; ++i)
-    all.push_back({.name = concat("record ", i + 1),
-                   .tokens = tokenizer.encode_prompt(records.text(i)),
-                   .bits = records.surprise(i, limits.least - 1),
-                   .bits_of = limits.least - 1});
-  return usable(std::move(all), tokenizer, limits);
+    usable.add({.name = concat("record ", i + 1),
+                .tokens = tokenizer.encode_prompt(records.text(i)),
+                .bits = records.surprise(i, limits.least - 1),
+                .bits_of = limits.least - 1});
+  return usable.take();
 }
 
 std::vector<StudyDocument> draw_documents(FoundDocuments from, std::int64_t count,
@@ -149,7 +155,8 @@ InjectedSequences::InjectedSequences(std::unique_ptr<const Sequences> others,
       documents_(std::move(documents)),
       first_(slots.first),
       seq_len_(seq_len),
-      injected_(std::move(slots.documents)) {
+      injected_(std::move(slots.documents)),
+      offsets_(std::move(slots.offsets)) {
   std::int64_t others_before = first_;
   for (const std::int32_t document : injected_) {
     AXONN_CHECK(document < std::ssize(*documents_), "injected sequences: document ", document,
@@ -160,6 +167,9 @@ InjectedSequences::InjectedSequences(std::unique_ptr<const Sequences> others,
   Sequence sample;
   others_->read(0, sample);
   packed_ = !sample.starts.empty();
+  const bool behind = std::ranges::any_of(offsets_, [](std::int64_t one) { return one > 0; });
+  AXONN_CHECK(!behind || (slots.replaces && !packed_),
+              "injected sequences: documents follow text only in its place, in joined documents");
 }
 
 std::pair<std::int32_t, std::int64_t> InjectedSequences::place(std::int64_t n) const {
@@ -173,8 +183,15 @@ void InjectedSequences::read(std::int64_t n, Sequence& to) const {
   const auto [document, other] = place(n);
   if (document < 0) return others_->read(other, to);
   const std::vector<std::int32_t>& tokens = (*documents_)[document].tokens;
-  to.ids.assign(tokens.begin(), tokens.end() - 1);
-  to.targets.assign(tokens.begin() + 1, tokens.end());
+  const std::int64_t offset = offset_of(document);
+  if (offset > 0) others_->read(other, to);
+  AXONN_CHECK(std::ssize(tokens) + offset <= seq_len_ + 1, "injected sequences: ", tokens.size(),
+              " tokens behind ", offset, " others; a sequence has ", seq_len_);
+  to.ids.resize(offset);
+  to.targets.resize(offset);
+  if (offset > 0) to.targets.back() = tokens.front();
+  to.ids.insert(to.ids.end(), tokens.begin(), tokens.end() - 1);
+  to.targets.insert(to.targets.end(), tokens.begin() + 1, tokens.end());
   to.ids.resize(seq_len_, 0);
   to.targets.resize(seq_len_, -1);
   to.positions.clear();
@@ -188,7 +205,7 @@ void InjectedSequences::read(std::int64_t n, Sequence& to) const {
 Sequences::Size InjectedSequences::size(std::int64_t n) const {
   const auto [document, other] = place(n);
   if (document < 0) return others_->size(other);
-  const std::int64_t inputs = std::ssize((*documents_)[document].tokens) - 1;
+  const std::int64_t inputs = std::ssize((*documents_)[document].tokens) - 1 + offset_of(document);
   return {inputs, inputs};
 }
 

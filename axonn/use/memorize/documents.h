@@ -35,6 +35,7 @@ struct DocumentLimits {
   /// Every so many tokens of a longer one a window of `most` tokens begins, which is a document of
   /// its own. A later window has a begin-of-text token first. 0: only the first window.
   std::int64_t stride = 0;
+  std::int64_t count = 0;  ///< usable documents that are kept, the first; 0: all
 };
 
 /// Reads the documents of files of text, folders or patterns of them, in order: each file, or each
@@ -75,16 +76,20 @@ std::vector<std::int32_t> injections(const InjectionPlan& plan,
 struct InjectedSlots {
   std::int64_t first = 0;                    ///< number of the first of them
   std::vector<std::int32_t> documents = {};  ///< the document injected in each, or -1
+  /// Of each document the tokens of other text before it in its sequence; empty: 0. Needs
+  /// `replaces`, since that text is what the document takes the place of.
+  std::vector<std::int64_t> offsets = {};
   /// Whether a document takes the place of other text, so that all other text is the same without
   /// it; if not, that text comes later.
   bool replaces = false;
 };
 
 /// The training sequences of a study: other sequences and, after the warm-up, documents among
-/// them. A document is a sequence of its own that starts with its first token.
+/// them. A document is a sequence of its own that starts with its first token, or follows other
+/// text, which is learned, too, with the document's first token as the next one.
 class InjectedSequences : public Sequences {
  public:
-  /// Documents must have 2 to seq_len + 1 tokens.
+  /// Documents must have 2 to seq_len + 1 tokens, less their offset.
   InjectedSequences(std::unique_ptr<const Sequences> others,
                     std::shared_ptr<const std::vector<StudyDocument>> documents,
                     InjectedSlots slots, std::int64_t seq_len);
@@ -101,9 +106,14 @@ class InjectedSequences : public Sequences {
 
   std::unique_ptr<const Sequences> others_;
   std::shared_ptr<const std::vector<StudyDocument>> documents_;
+  std::int64_t offset_of(std::int32_t document) const {
+    return offsets_.empty() ? 0 : offsets_.at(document);
+  }
+
   std::int64_t first_, seq_len_;
   bool packed_;                         // the other sequences hold positions and document starts
   std::vector<std::int32_t> injected_;  // from first_ on
+  std::vector<std::int64_t> offsets_;   // by document
   std::vector<std::int64_t> earlier_;   // number of other sequences before each of these
 };
 

@@ -76,7 +76,7 @@ void add_exposure(LoadedModel& model, const Tokenizer& tokenizer, const SpacedDo
   for (Recitation& one : recitations) {
     const CanarySpace& space = of.spaces[one.document];
     const StudyDocument& document = of.documents[one.document];
-    if (space.digits == 0 || options.prompt_lengths.at(one.prompt) != kWholePrompt) continue;
+    if (space.digits == 0 || !is_whole(options, one.prompt)) continue;
     std::vector<std::vector<std::int32_t>> candidates{document.tokens};
     const std::string text = tokenizer.decode(document.tokens, {.skip_special = true});
     AXONN_CHECK(tokenizer.encode_prompt(text) == document.tokens, "canary: ", document.name,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <numbers>
+#include <set>
 #include <sstream>
 
 #include "axonn/foundation/base/check.h"
@@ -71,6 +72,15 @@ ExtractionGrid extraction_grid(std::span<const std::int64_t> n, std::span<const 
   if (!ascends(p) || !(p.front() > 0 && p.back() < 1))
     refuse(p_name, ": probabilities ascend between 0 and 1, such as 0.1, 0.5, 0.9");
   return {.n = {n.begin(), n.end()}, .p = {p.begin(), p.end()}};
+}
+
+void check_suffixes(std::span<const std::int64_t> further, std::int64_t main,
+                    const std::string& name) {
+  std::set<std::int64_t> lengths{main};
+  for (const std::int64_t length : further)
+    if (!lengths.insert(length).second)
+      refuse(name, " has ", length, length == main ? ", which is tested anyway" : " twice",
+             "; leave it out");
 }
 
 SuffixRecord suffix_record(std::span<const TargetRecord> suffix) {

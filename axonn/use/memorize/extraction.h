@@ -28,6 +28,10 @@ struct ExtractionGrid {
 ExtractionGrid extraction_grid(std::span<const std::int64_t> n, std::span<const double> p,
                                const std::string& n_name, const std::string& p_name);
 
+/// Throws UsageError, naming what a user sets, if a further length of suffixes is there twice.
+void check_suffixes(std::span<const std::int64_t> further, std::int64_t main,
+                    const std::string& name);
+
 /// The figures of a suffix that follow from the records of its tokens, without generation. Source:
 /// Hayes et al., "Measuring memorization in language models via probabilistic extraction", 2024,
 /// arXiv:2410.19482.

@@ -20,11 +20,13 @@ struct MembershipScores {
   double min_k = 0;     ///< mean of the 20 % least log p; at least of one
   double min_k_pp = 0;  ///< mean of the 20 % least (log p - its mean under p) / its deviation
   double blind = std::numeric_limits<double>::quiet_NaN();  ///< blind_scores(), or NaN
+  /// By set_reference_scores(), or NaN.
+  double ratio = blind, windows = blind, lira_offline = blind, lira_online = blind;
 };
 
 /// Sources: Yeom et al., 2018, arXiv:1709.01604; Carlini et al., 2021, arXiv:2012.07805 (level 6,
 /// with the stream's header); Shi et al., 2023, arXiv:2310.16789; Zhang et al., 2024,
-/// arXiv:2404.02936 (variances below 1e-6 count as that). Sets all but `blind`. Throws Error if
+/// arXiv:2404.02936 (variances below 1e-6 count as that). Sets all before `blind`. Throws Error if
 /// there are no targets.
 MembershipScores membership_scores(std::span<const TargetRecord> targets, std::string_view text);
 

@@ -65,7 +65,7 @@ void add_near(LoadedModel& model, const Tokenizer& tokenizer,
                               .tokenizer = &tokenizer});
   std::vector<Recitation*> whole;
   for (Recitation& one : recitations)
-    if (options.prompt_lengths.at(one.prompt) == kWholePrompt) whole.push_back(&one);
+    if (is_whole(options, one.prompt)) whole.push_back(&one);
   const std::int64_t beams = options.near.beams;
   std::int64_t at_once = options.near.at_once;
   if (at_once == 0)  // if there is room for their beams, the cache keeps the prompts

@@ -52,14 +52,20 @@ function viewOf(report) {
   const lengths = report.prompt_lengths, groups = report.groups.length;
   const rank = (prompt) => lengths[prompt] === 0 ? Number.MAX_VALUE : lengths[prompt];
   const offset = (prompt) => report.prompt_offsets[prompt] ?? -1;  // -1: before the suffix
-  const sorted = [...lengths.keys()].sort((a, b) => rank(a) - rank(b) || offset(a) - offset(b));
-  const prompts = sorted.filter((prompt) => offset(prompt) < 0);  // shortest first
+  const suffix = (prompt) => report.prompt_suffixes[prompt] ?? report.suffix_tokens;
+  const sorted = [...lengths.keys()].sort((a, b) =>
+    rank(a) - rank(b) || offset(a) - offset(b) || suffix(a) - suffix(b));
+  const prompts = sorted.filter((prompt) => offset(prompt) < 0  // shortest first
+    && suffix(prompt) === report.suffix_tokens);
   const atOffsets = sorted.filter((prompt) => offset(prompt) >= 0);
+  const bySuffix = sorted.filter((prompt) => offset(prompt) < 0 && sorted.some((other) =>
+    offset(other) < 0 && lengths[other] === lengths[prompt] && suffix(other) !== suffix(prompt)));
   const variantText = (name) => name === "" || !report.by_loss ? name : name + " loss";
   const cell = (variant, group, prompt) =>
     report.summary[(variant * groups + group) * lengths.length + prompt];
   return {
-    ...report, prompts, atOffsets, offset, cell, variantText,
+    ...report, prompts, atOffsets, bySuffix, offset, suffix, cell, variantText,
+    others: sorted.filter((prompt) => !prompts.includes(prompt)),
     shownP: report.p.includes(0.5) ? 0.5 : report.p[0],
     longest: (variant, group) => cell(variant, group, prompts.at(-1)),
     names: report.groups.map((group) => group.name),
@@ -257,17 +263,29 @@ const promptFigures = (view) => view.variantTexts.map((text, variant) =>
       tip: (name) => `with ${name === "whole" ? "the whole prompt" : name + " tokens"}`}),
     `exact-match-by-prompt-${variant + 1}`));
 
-// The charts by the place of the prompt in the document, one per variant and length of the prompt.
-const offsetFigures = (view) => view.variantTexts.flatMap((text, variant) =>
-  [...new Set(view.atOffsets.map((prompt) => view.prompt_lengths[prompt]))].map((length) => {
-    const prompts = view.atOffsets.filter((prompt) => view.prompt_lengths[prompt] === length);
-    const caption = [`A prompt of ${count(length)} tokens`, text].filter(Boolean).join(", ");
-    return figure({...kExactMatch, caption, title: `Exact match, ${caption}`},
-      promptChart(view, {variant, id: `offset${length}-`, alone: false, prompts,
-        title: "tokens before the prompt",
-        names: prompts.map((prompt) => count(view.offset(prompt))),
-        tip: (name) => `after ${name} tokens`}), `exact-match-by-offset-${length}-${variant + 1}`);
+// Charts of prompts that differ in `of` them; one per variant and caption: what they share.
+const sweepFigures = (view, {all, caption, of, id, title, tip}) => view.variantTexts.flatMap(
+  (text, variant) => [...new Set(all.map(caption))].map((same, number) => {
+    const prompts = all.filter((prompt) => caption(prompt) === same);
+    const words = [same, text].filter(Boolean).join(", ");
+    return figure({...kExactMatch, caption: words, title: `Exact match, ${words}`},
+      promptChart(view, {variant, id: `${id}${number}-`, alone: false, prompts, title, tip,
+        names: prompts.map((prompt) => count(of(prompt)))}),
+      `exact-match-by-${id}-${number + 1}-${variant + 1}`);
   }));
+
+const promptCaption = (view, prompt) => view.prompt_lengths[prompt] === 0 ? "The whole prompt"
+  : `A prompt of ${count(view.prompt_lengths[prompt])} tokens`;
+// By the place of the prompt in the document.
+const offsetFigures = (view) => sweepFigures(view, {all: view.atOffsets, of: view.offset,
+  id: "offset", title: "tokens before the prompt", tip: (name) => `after ${name} tokens`,
+  caption: (prompt) => promptCaption(view, prompt) + (view.suffix(prompt) === view.suffix_tokens
+    ? "" : ` and a suffix of ${count(view.suffix(prompt))}`)});
+
+// By the length of the suffix.
+const suffixFigures = (view) => sweepFigures(view, {all: view.bySuffix, of: view.suffix,
+  id: "suffix", title: "tokens of the suffix", tip: (name) => `of all ${name} tokens`,
+  caption: (prompt) => promptCaption(view, prompt)});
 
 // The shortest axis from 0 that covers `most`, with two to five steps.
 function axisTo(most) {
@@ -343,10 +361,12 @@ function cellsTable(view, table) {
   table.append(headRow(titles), ...view.variantTexts.map((text, variant) => html("tbody", {},
     ...text ? [html("tr", {}, html("th",
       {class: "variant", scope: "rowgroup", colspan: titles.length}, text))] : [],
-    ...view.names.flatMap((name, group) => [...view.prompts, ...view.atOffsets].map((prompt) => {
+    ...view.names.flatMap((name, group) => [...view.prompts, ...view.others].map((prompt) => {
       const cell = view.cell(variant, group, prompt);
       const length = promptText(view.prompt_lengths[prompt]);
-      const at = view.offset(prompt) < 0 ? "" : ` after ${count(view.offset(prompt))}`;
+      const at = (view.offset(prompt) < 0 ? "" : ` after ${count(view.offset(prompt))}`)
+        + (view.suffix(prompt) === view.suffix_tokens ? ""
+          : `, suffix ${count(view.suffix(prompt))}`);
       return bodyRow(html("a", {href: `#group-${group}`}, name),
         [...several ? [length + at] : [], count(cell.documents),
           ...figures(cell)]);
@@ -478,10 +498,12 @@ function unfolded(view, shown, open, documents) {
 }
 
 // The best recitations of a group and variant.
-function passagesOf(view, shown) {
-  const kOpen = 6;
-  if (shown.length === 0) return [html("p", {class: "soft"}, "No document was tested.")];
-  return unfolded(view, shown, kOpen, shown.length);
+function passagesOf(view, shown, documents) {
+  const kOpen = 6, soft = (text) => html("p", {class: "soft"}, text);
+  if (shown.length === 0) return [soft("No document was tested.")];
+  const left = documents > shown.length
+    ? [soft(`Those of ${count(documents - shown.length)} more are in the JSON.`)] : [];
+  return [...unfolded(view, shown, kOpen, documents), ...left];
 }
 
 // The groups' numbers: those with the longest matches first, and the control last.
@@ -502,7 +524,7 @@ function passages(view) {
       const cell = view.longest(variant, group);
       const share = cell.trials ? [html("span", {class: "share"}, `${percent(cell)} % exact`)] : [];
       return [html("h4", {}, (text || "Most recited documents") + " ", ...share),
-        ...passagesOf(view, view.passages[variant * view.names.length + group])];
+        ...passagesOf(view, view.passages[variant * view.names.length + group], cell.documents)];
     })));
 }
 
@@ -549,6 +571,8 @@ function show(report) {
       `${one.id}-by-epochs`)));
   if (view.prompts.length === 1) byId("by-prompt").remove();
   else byId("curves").append(...promptFigures(view));
+  if (!view.bySuffix.length) byId("by-suffix").remove();
+  else byId("suffixes").append(...suffixFigures(view));
   if (view.atOffsets.length === 0) byId("by-offset").remove();
   else byId("offsets").append(...offsetFigures(view));
   if (view.suffixes.length === 0) byId("extraction").remove();

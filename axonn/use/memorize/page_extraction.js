@@ -72,9 +72,10 @@ function matchedTable(view, table) {
     : ["low", "high"].map((end) => fixed(rate[`memorized_percent_${end}`], 1)).join(" to ");
   table.append(headRow(["Group", ...several ? ["Loss"] : [], "Policy", "Alpha\u00a0%", "Controls",
     "Memorized\u00a0%", "95\u00a0% interval", "And extractable\u00a0%"]),
-    html("tbody", {}, ...view.matched.filter((rate) => rate.prompt_tokens === longest)
-      .map((rate) => bodyRow(rate.group, [...several ? [rate.variant] : [], rate.policy,
-        `${100 * rate.alpha}`, count(rate.controls), percent(rate, "memorized"), range(rate),
+    html("tbody", {}, ...view.matched.filter((rate) => rate.prompt_tokens === longest
+      && rate.offset === undefined && rate.suffix_tokens === undefined).map((rate) =>
+      bodyRow(rate.group, [...several ? [rate.variant] : [], rate.policy, `${100 * rate.alpha}`,
+        count(rate.controls), percent(rate, "memorized"), range(rate),
         percent(rate, "memorized_and_extractable")]))));
 }
 
@@ -120,4 +121,5 @@ function separationsTable(view, table) {
 }
 
 const kScoreTexts = {loss: "loss", zlib: "loss / zlib", min_k: "min-k %", min_k_pp: "min-k %++",
-  blind: "blind"};
+  blind: "blind", ratio: "ratio to references", windows: "windows against references",
+  lira_offline: "LiRA, offline", lira_online: "LiRA, online"};

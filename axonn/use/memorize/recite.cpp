@@ -6,6 +6,7 @@
 #include <numbers>
 #include <numeric>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,6 +17,7 @@
 #include "axonn/use/infer/evaluate.h"
 #include "axonn/use/infer/generator.h"
 #include "axonn/use/memorize/near_recite.h"
+#include "axonn/use/memorize/references.h"
 
 namespace axonn {
 
@@ -43,24 +45,29 @@ struct Question {
   std::int64_t prompt_size() const { return std::ssize(begin) + std::ssize(before); }
 };
 
+/// Tokens of the suffix of a prompt.
+std::int64_t suffix_of(const ReciteOptions& options, std::size_t prompt) {
+  return prompt < options.prompt_suffixes.size() ? options.prompt_suffixes[prompt]
+                                                 : options.suffix_tokens;
+}
+
 std::vector<Question> questions_of(std::span<const StudyDocument> documents,
                                    const Tokenizer& tokenizer, const ReciteOptions& options) {
   std::vector<Question> questions;
   for (std::size_t p = 0; p < options.prompt_lengths.size(); ++p) {
-    const std::int64_t wanted = options.prompt_lengths[p];
+    const std::int64_t wanted = options.prompt_lengths[p], suffix = suffix_of(options, p);
     const std::int64_t offset =
         p < options.prompt_offsets.size() ? options.prompt_offsets[p] : kBeforeSuffix;
     for (std::size_t d = 0; d < documents.size(); ++d) {
       std::span<const std::int32_t> tokens = documents[d].tokens;
       if (offset != kBeforeSuffix)  // the suffix follows the prompt, whatever comes then
-        tokens =
-            tokens.first(std::min(std::ssize(tokens), offset + wanted + options.suffix_tokens));
-      const std::int64_t before = std::ssize(tokens) - options.suffix_tokens;
+        tokens = tokens.first(std::min(std::ssize(tokens), offset + wanted + suffix));
+      const std::int64_t before = std::ssize(tokens) - suffix;
       const std::int64_t taken = wanted == kWholePrompt ? before : wanted;
       if (before < std::max<std::int64_t>(taken + std::max<std::int64_t>(offset, 0), 1)) continue;
       Question question{.document = static_cast<std::int64_t>(d),
                         .length = static_cast<std::int64_t>(p),
-                        .whole = wanted == kWholePrompt,
+                        .whole = is_whole(options, static_cast<std::int64_t>(p)),
                         .before = tokens.subspan(before - taken, taken),
                         .suffix = tokens.subspan(before)};
       if (taken < before) question.begin = tokenizer.begin_of_text();
@@ -73,6 +80,17 @@ std::vector<Question> questions_of(std::span<const StudyDocument> documents,
 /// Decoded, after other text.
 std::string text_of(std::span<const std::int32_t> tokens, const Tokenizer& tokenizer) {
   return tokenizer.decode(tokens, {.skip_special = true, .continues = true});
+}
+
+/// The prompt, with its true suffix as targets; a whole prompt is one, too.
+ScoredSequence scored_sequence(const Question& one, std::int64_t most_positions) {
+  constexpr std::int64_t kStep = 32;  // rounds up, so that products have few different shapes
+  ScoredSequence result{.tokens = one.prompt(), .scored = std::ssize(one.suffix)};
+  result.tokens.insert(result.tokens.end(), one.suffix.begin(), one.suffix.end());
+  const std::int64_t inputs = std::ssize(result.tokens) - 1;
+  if (one.whole) result.scored = inputs;
+  result.positions = std::min((inputs + kStep - 1) / kStep * kStep, most_positions);
+  return result;
 }
 
 /// The result of a question without what the model wrote. `records`: of the prompt's last targets,
@@ -121,7 +139,8 @@ std::string found_note(const char* what, const FoundDocuments& documents) {
 
 }  // namespace
 
-void add_offsets(ReciteOptions& options, std::span<const std::int64_t> offsets) {
+void add_sweeps(ReciteOptions& options, std::span<const std::int64_t> offsets,
+                std::span<const std::int64_t> suffixes) {
   const std::vector<std::int64_t> lengths = options.prompt_lengths;
   options.prompt_offsets.assign(lengths.size(), kBeforeSuffix);
   for (const std::int64_t offset : offsets)
@@ -130,6 +149,18 @@ void add_offsets(ReciteOptions& options, std::span<const std::int64_t> offsets) 
         options.prompt_lengths.push_back(length);
         options.prompt_offsets.push_back(offset);
       }
+  const std::vector<std::int64_t> all = options.prompt_lengths, places = options.prompt_offsets;
+  options.prompt_suffixes.assign(all.size(), options.suffix_tokens);
+  for (const std::int64_t suffix : suffixes) {
+    options.prompt_lengths.insert(options.prompt_lengths.end(), all.begin(), all.end());
+    options.prompt_offsets.insert(options.prompt_offsets.end(), places.begin(), places.end());
+    options.prompt_suffixes.insert(options.prompt_suffixes.end(), all.size(), suffix);
+  }
+}
+
+bool is_whole(const ReciteOptions& options, std::int64_t prompt) {
+  return options.prompt_lengths.at(prompt) == kWholePrompt &&
+         suffix_of(options, prompt) == options.suffix_tokens;
 }
 
 std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
@@ -158,17 +189,15 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
   for (std::int64_t first = 0; first < std::ssize(questions); first += round) {
     const std::span<const Question> asked =
         std::span(questions).subspan(first, std::min(round, std::ssize(questions) - first));
-    // The prompts, with their true suffixes as targets; a whole prompt is one, too.
-    const auto sequence = [&](std::int64_t n) {
-      constexpr std::int64_t kStep = 32;  // rounds up, so that products have few different shapes
-      const Question& one = asked[n];
-      ScoredSequence result{.tokens = one.prompt(), .scored = std::ssize(one.suffix)};
-      result.tokens.insert(result.tokens.end(), one.suffix.begin(), one.suffix.end());
-      const std::int64_t inputs = std::ssize(result.tokens) - 1;
-      if (one.whole) result.scored = inputs;
-      result.positions = std::min((inputs + kStep - 1) / kStep * kStep, positions);
-      return result;
-    };
+    if (first + std::ssize(asked) <= std::ssize(options.known)) {
+      for (std::size_t q = 0; q < asked.size(); ++q) {
+        all.push_back(options.known[first + q]);
+        all.back().document = asked[q].document;
+        all.back().prompt = asked[q].length;
+      }
+      continue;
+    }
+    const auto sequence = [&](std::int64_t n) { return scored_sequence(asked[n], positions); };
     const auto records = record_targets(model, {.count = std::ssize(asked), .at = sequence},
                                         policies, {.batch = batch});
     for (std::size_t q = 0; q < asked.size(); ++q)
@@ -176,11 +205,18 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
     if (generator) {
       std::vector<std::vector<std::int32_t>> prompts;
       for (const Question& one : asked) prompts.push_back(one.prompt());
-      const auto written = generator->generate(prompts, {.max_tokens = options.suffix_tokens});
-      for (std::size_t q = 0; q < asked.size(); ++q)
-        add_texts(asked[q], written[q].tokens, tokenizer, all[first + q]);
+      const auto size_of = [](const Question& one) { return std::ssize(one.suffix); };
+      const std::int64_t longest = std::ranges::max(asked | std::views::transform(size_of));
+      const auto written = generator->generate(prompts, {.max_tokens = longest});
+      for (std::size_t q = 0; q < asked.size(); ++q) {
+        const std::span<const std::int32_t> tokens = written[q].tokens;
+        add_texts(asked[q], tokens.first(std::min(tokens.size(), asked[q].suffix.size())),
+                  tokenizer, all[first + q]);
+      }
     }
-    if (options.progress && model.grid().world().rank() == 0)
+    const bool leads = model.grid().world().rank() == 0;
+    if (options.made && leads) options.made(first, std::span(all).subspan(first));
+    if (options.progress && leads)
       options.progress(first + std::ssize(asked), std::ssize(questions));
   }
   return all;
@@ -213,6 +249,20 @@ void set_blind_scores(std::span<const StudyDocument> documents,
     if (controls[group] == group) set_blind_scores_against(group, documents, controls, recitations);
 }
 
+namespace {
+
+void set_ratios(LoadedModel& model, LoadedModel& reference,
+                std::span<const StudyDocument> documents, std::span<Recitation> recitations) {
+  const TokenLosses own = token_losses(model, documents), by = token_losses(reference, documents);
+  for (Recitation& one : recitations)
+    if (one.scores) {
+      const std::vector<double> others(by[one.document].begin(), by[one.document].end());
+      set_ratio(own[one.document], others, *one.scores);
+    }
+}
+
+}  // namespace
+
 MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
                                const FoundDocuments& documents, const FoundDocuments& control,
                                const ReciteOptions& options) {
@@ -225,7 +275,8 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
                             .group_sizes = {std::ssize(documents.documents)},
                             .suffix_tokens = options.suffix_tokens,
                             .prompt_lengths = options.prompt_lengths,
-                            .prompt_offsets = options.prompt_offsets};
+                            .prompt_offsets = options.prompt_offsets,
+                            .prompt_suffixes = options.prompt_suffixes};
   if (!control.documents.empty()) {
     report.controls = {1, 1};
     report.groups.push_back("control");
@@ -241,6 +292,7 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = one.document >= report.group_sizes[0];
   set_blind_scores(all, report.controls, run.recitations);
+  if (options.reference) set_ratios(model, *options.reference, all, run.recitations);
   report.runs.push_back(std::move(run));
   return report;
 }

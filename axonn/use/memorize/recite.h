@@ -28,18 +28,32 @@ struct ReciteOptions {
   std::int64_t suffix_tokens = 50;
   std::vector<std::int64_t> prompt_lengths = {kWholePrompt};  ///< as in MemorizationReport
   std::vector<std::int64_t> prompt_offsets = {};              ///< likewise
+  std::vector<std::int64_t> prompt_suffixes = {};             ///< likewise
   std::int64_t batch = 0;    ///< sequences per (z, data) coordinate at a time; 0: as memory allows
   bool hold_weights = true;  ///< as in Generator::Options
   std::vector<std::string> policies = {"t=1,k=40", "t=1"};  ///< of the records, see parse_policy()
   NearRequest near = {};                                    ///< by the first of the policies
   /// false: nothing is written, and `exact` is SuffixRecord::greedy_exact.
   bool writes = true;
+  /// In an audit a model that has not seen the documents, with the same tokens: for the scores
+  /// that set_ratio() sets. Null: there is none.
+  LoadedModel* reference = nullptr;
+  /// Recitations that exist, the first ones in the order of the result; whole rounds of them are
+  /// not made again. The same number on every rank; on others than 0 their values do not count.
+  std::vector<Recitation> known = {};
+  /// Called on rank 0 with recitations that were made, a round each time, and the place of the
+  /// first of them in this order; all before it exist.
+  std::function<void(std::int64_t first, std::span<const Recitation> made)> made = {};
   /// Progress: called on rank 0 with the number of finished recitations and of all.
   std::function<void(std::int64_t done, std::int64_t of)> progress = {};
 };
 
-/// Adds each of these offsets with each of the lengths that there are but the whole prompt.
-void add_offsets(ReciteOptions& options, std::span<const std::int64_t> offsets);
+/// Adds each of these offsets with each of the lengths that there are but the whole prompt, and
+/// then each of these lengths of suffixes with all of them.
+void add_sweeps(ReciteOptions& options, std::span<const std::int64_t> offsets,
+                std::span<const std::int64_t> suffixes);
+/// Whether a prompt is the whole document before suffix_tokens, for which documents have scores.
+bool is_whole(const ReciteOptions& options, std::int64_t prompt);
 
 /// Lets a model continue every document greedily, and records the tokens of the true suffix after
 /// the same prompt, with the whole prompt also those of the prompt, for the document's scores.

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/use/memorize/references.h"
 
 namespace axonn {
 
@@ -26,6 +27,40 @@ TrialSpread trial_spread_of(std::span<const double> values) {
 std::int64_t length_of(const MemorizationReport& report, std::int64_t prompt) {
   const std::int64_t length = report.prompt_lengths.at(prompt);
   return length == kWholePrompt ? std::numeric_limits<std::int64_t>::max() : length;
+}
+
+/// Whether the suffix is the document's last suffix_tokens.
+bool before_suffix(const MemorizationReport& report, std::int64_t prompt) {
+  return report.offset_of(prompt) == kBeforeSuffix &&
+         report.suffix_of(prompt) == report.suffix_tokens;
+}
+
+/// The sweeps of several prompts over lengths and suffixes, and all over offsets.
+std::vector<PromptSweep> sweeps_of(const MemorizationReport& report) {
+  using By = PromptSweep::By;
+  std::map<std::tuple<By, std::int64_t, std::int64_t>, PromptSweep> sweeps;  // by what is the same
+  const auto add = [&](By by, std::int64_t prompt, std::int64_t length, std::int64_t suffix) {
+    PromptSweep& sweep = sweeps[{by, length, suffix}];
+    sweep.by = by;
+    sweep.prompts.push_back(prompt);
+  };
+  for (std::int64_t prompt = 0; prompt < std::ssize(report.prompt_lengths); ++prompt) {
+    const std::int64_t suffix = report.suffix_of(prompt);
+    if (before_suffix(report, prompt)) add(By::length, prompt, 0, suffix);
+    if (report.offset_of(prompt) == kBeforeSuffix)
+      add(By::suffix, prompt, length_of(report, prompt), 0);
+    else
+      add(By::offset, prompt, length_of(report, prompt), suffix);
+  }
+  std::vector<PromptSweep> several;
+  for (auto& [same, sweep] : sweeps) {
+    std::ranges::stable_sort(sweep.prompts, {}, [&](std::int64_t prompt) {
+      return std::tuple(length_of(report, prompt), report.offset_of(prompt),
+                        report.suffix_of(prompt));
+    });
+    if (sweep.prompts.size() > 1 || sweep.by == By::offset) several.push_back(std::move(sweep));
+  }
+  return several;
 }
 
 /// A sort key: the better the recitation, the smaller.
@@ -139,12 +174,11 @@ MemorizationSummary summarize(const MemorizationReport& report) {
   const std::int64_t groups = std::ssize(report.groups),
                      prompts = std::ssize(report.prompt_lengths);
   for (std::int64_t prompt = 0; prompt < prompts; ++prompt)
-    (report.offset_of(prompt) == kBeforeSuffix ? summary.prompts : summary.at_offsets)
-        .push_back(prompt);
-  for (auto* some : {&summary.prompts, &summary.at_offsets})
-    std::ranges::stable_sort(*some, {}, [&](std::int64_t prompt) {
-      return std::pair(length_of(report, prompt), report.offset_of(prompt));
-    });
+    if (before_suffix(report, prompt)) summary.prompts.push_back(prompt);
+  std::ranges::stable_sort(summary.prompts, {},
+                           [&](std::int64_t prompt) { return length_of(report, prompt); });
+  summary.all_prompts = prompts;
+  summary.sweeps = sweeps_of(report);
   for (const RecitationRun& run : report.runs) {
     for (const Recitation& r : run.recitations)
       AXONN_CHECK(r.group >= 0 && r.group < groups && r.prompt >= 0 && r.prompt < prompts,
@@ -307,10 +341,14 @@ std::vector<MembershipResult> membership_results(const MemorizationReport& repor
       if (report.is_control(group)) continue;
       for (const auto& [name, score] : kScores) {
         std::vector<double> members, others;
+        std::int64_t control = 0;  // number of a recitation of the control
         for (const Recitation& r : run.recitations) {
           if (!r.scores || std::isnan((*r.scores).*score)) continue;
           if (r.group == group) members.push_back((*r.scores).*score);
-          if (r.group == report.controls[group]) others.push_back((*r.scores).*score);
+          if (r.group != report.controls[group]) continue;
+          if (score != &MembershipScores::lira_online ||
+              group_in_turn(report.controls, r.group, control++) == group)
+            others.push_back((*r.scores).*score);
         }
         if (members.size() < 2 || others.size() < 2) continue;
         results.push_back(
@@ -328,7 +366,7 @@ std::vector<RankedRecitation> most_recited(const MemorizationReport& report,
     if (run.variant != variant) continue;
     for (const Recitation& r : run.recitations) {
       if (group && r.group != *group) continue;
-      if (report.offset_of(r.prompt) != kBeforeSuffix) continue;
+      if (!before_suffix(report, r.prompt)) continue;
       const auto [found, is_new] = best.try_emplace(r.document, RankedRecitation{&run, &r});
       if (!is_new && rank_of(report, r) < rank_of(report, *found->second.recitation))
         found->second = {&run, &r};

@@ -79,6 +79,9 @@ struct RecitationRun {
   std::vector<std::string> policies = {};  ///< of SuffixRecord::log10_p, see parse_policy()
   std::vector<Recitation> recitations = {};
   std::vector<CurvePoint> curve = {};  ///< by step
+  /// Losses of all targets by document of the trial; empty without references. In the run's own
+  /// file, but not in the report.
+  std::vector<std::vector<float>> losses = {};
 };
 
 inline constexpr std::int64_t kWholePrompt = 0;
@@ -123,6 +126,8 @@ struct MemorizationReport {
   /// Of each the tokens of the document before it; the suffix is what follows it. kBeforeSuffix, or
   /// if there are fewer of these: the suffix is the document's end, and the prompt is before it.
   std::vector<std::int64_t> prompt_offsets = {};
+  /// Of each the tokens of the suffix. If there are fewer of these: suffix_tokens.
+  std::vector<std::int64_t> prompt_suffixes = {};
   ExtractionGrid extraction = {};
   std::vector<RecitationRun> runs;
   bool by_loss = true;  ///< whether variants are losses, not ways of training
@@ -130,6 +135,9 @@ struct MemorizationReport {
 
   std::int64_t offset_of(std::int64_t prompt) const {
     return prompt < std::ssize(prompt_offsets) ? prompt_offsets[prompt] : kBeforeSuffix;
+  }
+  std::int64_t suffix_of(std::int64_t prompt) const {
+    return prompt < std::ssize(prompt_suffixes) ? prompt_suffixes[prompt] : suffix_tokens;
   }
   bool is_control(std::int64_t group) const {
     return !controls.empty() && controls.at(group) == group;
@@ -173,18 +181,24 @@ struct VariantSummary {
   double train_seconds = 0, test_seconds = 0;       ///< summed over trials
 };
 
+/// Prompts that differ in one thing.
+struct PromptSweep {
+  enum class By { length, suffix, offset } by = By::length;
+  std::vector<std::int64_t> prompts = {};  ///< ascending; at least one
+};
+
 /// The figures of a report.
 struct MemorizationSummary {
   std::vector<VariantSummary> variants;  ///< in the order of their first runs
-  std::vector<std::int64_t> prompts;     ///< those before the suffix, shortest first
-  std::vector<std::int64_t> at_offsets;  ///< the others, by length, then by offset
+  std::vector<std::int64_t> prompts;     ///< those before the suffix_tokens, shortest first
+  std::int64_t all_prompts = 0;          ///< their number, with all others
+  std::vector<PromptSweep> sweeps;       ///< by length; of each length, by suffix; by offset
   std::vector<RecitationCell> cells;     ///< by variant, then group, then prompt
 
   /// The cell of these indices, which must exist.
   const RecitationCell& at(std::int64_t variant, std::int64_t group, std::int64_t prompt) const {
-    const std::int64_t all = std::ssize(prompts) + std::ssize(at_offsets),
-                       groups = std::ssize(cells) / (std::ssize(variants) * all);
-    return cells.at((variant * groups + group) * all + prompt);
+    const std::int64_t groups = std::ssize(cells) / (std::ssize(variants) * all_prompts);
+    return cells.at((variant * groups + group) * all_prompts + prompt);
   }
 
   /// Index of the longest prompt, which the headline figures are for; 0 if there is none.
@@ -279,12 +293,17 @@ struct MembershipResult {
 };
 
 /// The members of MembershipScores by name.
-inline constexpr std::array<std::pair<const char*, double MembershipScores::*>, 5> kScores{
+inline constexpr std::array<std::pair<const char*, double MembershipScores::*>, 9> kScores{
     {{"loss", &MembershipScores::loss},
      {"zlib", &MembershipScores::zlib},
      {"min_k", &MembershipScores::min_k},
      {"min_k_pp", &MembershipScores::min_k_pp},
-     {"blind", &MembershipScores::blind}}};
+     {"blind", &MembershipScores::blind},
+     {"ratio", &MembershipScores::ratio},
+     {"windows", &MembershipScores::windows},
+     {"lira_offline", &MembershipScores::lira_offline},
+     {"lira_online", &MembershipScores::lira_online}}};
+inline constexpr std::size_t kScoresWithoutReferences = 5;  ///< the first of them
 
 /// The results of each run, group but the control, and score; none without a control, and where
 /// fewer than two documents of either have scores.

@@ -11,6 +11,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/use/memorize/curve.h"
+#include "axonn/use/memorize/report_fields.h"
 #include "axonn/use/memorize/report_text.h"
 
 namespace axonn {
@@ -25,65 +26,6 @@ using Json = nlohmann::ordered_json;
 /// indent: of the lines; -1: all on one line.
 std::string dumped(const Json& json, int indent = 1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-/// Calls f(key, value) for each value of a recitation, in the order of the file.
-template <typename R, typename F>
-void visit_recitation(R& r, const F& f) {
-  f("document", r.document);
-  f("group", r.group);
-  f("prompt", r.prompt);
-  f("exact", r.exact);
-  f("longest_run", r.longest_run);
-  f("token_accuracy", r.token_accuracy);
-  f("edit_distance", r.edit_distance);
-  f("loss", r.loss);
-  f("before", r.before);
-  f("truth", r.truth);
-  f("written", r.written);
-}
-
-/// Visits the values of a suffix's record but its probabilities, and the scores of its document.
-template <typename R, typename F>
-void visit_record(R& record, const F& f) {
-  f("greedy_exact", record.greedy_exact);
-  f("greedy_accuracy", record.greedy_accuracy);
-  f("extraction_strength", record.extraction_strength);
-}
-template <typename S, typename F>
-void visit_scores(S& scores, const F& f) {
-  for (const auto& [name, member] : kScores) f(concat("score_", name).c_str(), scores.*member);
-}
-
-template <typename E, typename F>
-void visit_exposure(E& exposure, const F& f) {
-  f("canary_rank", exposure.rank);
-  f("canary_candidates", exposure.candidates);
-}
-
-template <typename I, typename F>
-void visit_information(I& information, const F& f) {
-  f("random_bits", information.bits);
-  f("coded_bits", information.coded);
-}
-
-template <typename N, typename F>
-void visit_near(N& near, const F& f) {
-  f("epsilon", near.epsilon);
-  f("log10_low", near.log10_low);
-  f("log10_high", near.log10_high);
-}
-
-/// Visits the fields of a run but its policies and recitations.
-template <typename R, typename F>
-void visit_run(R& run, const F& f) {
-  f("variant", run.variant);
-  f("trial", run.trial);
-  f("seed", run.seed);
-  f("validation_loss", run.validation_loss);
-  f("kept_fraction", run.kept_fraction);
-  f("train_seconds", run.train_seconds);
-  f("test_seconds", run.test_seconds);
 }
 
 template <typename T>
@@ -106,7 +48,9 @@ Json json_of(const Recitation& r) {
     json["log10_p"] = r.record->log10_p;
     visit_record(*r.record, set);
   }
-  if (r.scores) visit_scores(*r.scores, set);
+  if (r.scores)
+    visit_scores(
+        *r.scores, [](const char*, double value) { return !std::isnan(value); }, set);
   if (r.exposure) {
     visit_exposure(*r.exposure, set);
     json["exposure"] = r.exposure->bits();
@@ -160,6 +104,8 @@ Json place_of(const F& of, const MemorizationReport& report, const MemorizationS
             {"prompt_tokens", report.prompt_lengths[of.prompt]}};
   if (const std::int64_t offset = report.offset_of(of.prompt); offset != kBeforeSuffix)
     json["offset"] = offset;
+  if (const std::int64_t suffix = report.suffix_of(of.prompt); suffix != report.suffix_tokens)
+    json["suffix_tokens"] = suffix;
   return json;
 }
 
@@ -356,6 +302,7 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
           {"suffix_tokens", report.suffix_tokens},
           {"prompt_lengths", report.prompt_lengths},
           {"prompt_offsets", report.prompt_offsets},
+          {"prompt_suffixes", report.prompt_suffixes},
           {"n", report.extraction.n},
           {"p", report.extraction.p},
           {"variants", std::move(variants)},
@@ -371,134 +318,17 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
           {"origin", json_of(report.origin)}};
 }
 
+/// The best recitations, without what the page does not show of each.
 Json passages_of(const MemorizationReport& report, const std::string& variant, std::int64_t group) {
   Json shown = Json::array();
   for (const auto& [run, recitation] : most_recited(report, variant, group)) {
-    shown.push_back(json_of(*recitation));
+    if (std::ssize(shown) == kMostPassages) break;
+    Json& one = shown.emplace_back();
+    visit_recitation(*recitation, [&](const char* key, const auto& value) { one[key] = value; });
     shown.back()["name"] = document_text(report, recitation->document);
     shown.back()["trial"] = run->trial;
   }
   return shown;
-}
-
-/// A JSON value and its path, for error messages. Does not own the value.
-class Node {
- public:
-  Node(const Json& value, std::string file, std::string path = "")
-      : value_(&value), file_(std::move(file)), path_(std::move(path)) {}
-
-  Node operator[](const char* key) const {
-    want(value_->is_object(), "an object");
-    const auto found = value_->find(key);
-    if (found == value_->end()) refuse(place(), ": '", key, "' is missing");
-    return {*found, file_, path_.empty() ? key : concat(path_, '.', key)};
-  }
-
-  bool has(const char* key) const { return value_->is_object() && value_->contains(key); }
-
-  void read(std::string& text) const {
-    want(value_->is_string(), "a text");
-    text = value_->get<std::string>();
-  }
-  void read(bool& flag) const {
-    want(value_->is_boolean(), "true or false");
-    flag = value_->get<bool>();
-  }
-  void read(std::uint64_t& seed) const {
-    want(value_->is_number_unsigned(), "a whole number, 0 or more");
-    seed = value_->get<std::uint64_t>();
-  }
-  void read(std::int64_t& count) const {
-    std::uint64_t value = 0;
-    read(value);
-    want(std::in_range<std::int64_t>(value), "a whole number below 2^63");
-    count = static_cast<std::int64_t>(value);
-  }
-  void read(double& number) const {
-    want(value_->is_number() || value_->is_null(), "a number");
-    number = value_->is_null() ? std::nan("") : value_->get<double>();
-  }
-  void read(std::optional<double>& number) const {
-    if (!value_->is_null()) read(number.emplace());
-  }
-  void read(std::vector<std::string>& texts) const {
-    want(value_->is_array(), "a list");
-    for (const Json& each : *value_) Node(each, file_, path_).read(texts.emplace_back());
-  }
-  /// Logarithms, of which that of 0 is null.
-  void read(std::vector<double>& logarithms) const {
-    want(value_->is_array(), "a list");
-    for (const Json& each : *value_) {
-      double& one = logarithms.emplace_back();
-      Node(each, file_, path_).read(one);
-      if (std::isnan(one)) one = -std::numeric_limits<double>::infinity();
-    }
-  }
-  void read(std::vector<NearRecord>& all) const {
-    want(value_->is_array(), "a list");
-    for (const Json& each : *value_) {
-      const Node node(each, file_, concat(path_, '[', all.size(), ']'));
-      NearRecord& one = all.emplace_back();
-      visit_near(one, [&](const char* key, auto& value) { node[key].read(value); });
-      for (double* log10_p : {&one.log10_low, &one.log10_high})  // that of 0 is null
-        if (std::isnan(*log10_p)) *log10_p = -std::numeric_limits<double>::infinity();
-    }
-  }
-  void read(std::vector<bool>& flags) const {
-    want(value_->is_array(), "a list");
-    for (const Json& each : *value_) {
-      bool flag = false;
-      Node(each, file_, path_).read(flag);
-      flags.push_back(flag);
-    }
-  }
-  void read(CurvePoint& point) const {
-    (*this)["step"].read(point.step);
-    (*this)["validation_loss"].read(point.validation_loss);
-    (*this)["loss"].read(point.loss);
-    (*this)["log10_p"].read(point.log10_p);
-    (*this)["exact"].read(point.exact);
-  }
-  void read(std::vector<CurvePoint>& curve) const {
-    want(value_->is_array(), "a list");
-    for (const Json& each : *value_)
-      Node(each, file_, concat(path_, '[', curve.size(), ']')).read(curve.emplace_back());
-  }
-  void read(std::vector<Recitation>& recitations) const {
-    want(value_->is_array(), "a list");
-    for (const Json& each : *value_) {
-      const Node node(each, file_, concat(path_, '[', recitations.size(), ']'));
-      const auto read = [&](const char* key, auto& value) { node[key].read(value); };
-      Recitation& one = recitations.emplace_back();
-      visit_recitation(one, read);
-      if (node.has("log10_p")) {
-        node["log10_p"].read(one.record.emplace().log10_p);
-        visit_record(*one.record, read);
-      }
-      if (node.has("score_loss")) visit_scores(one.scores.emplace(), read);
-      if (node.has("canary_rank")) visit_exposure(one.exposure.emplace(), read);
-      if (node.has("random_bits")) visit_information(one.information.emplace(), read);
-      if (node.has("near")) node["near"].read(one.near);
-    }
-  }
-
- private:
-  void want(bool right, const std::string& what) const {
-    if (!right) refuse(place(), " is not ", what);
-  }
-  std::string place() const { return path_.empty() ? file_ : file_ + ": " + path_; }
-
-  const Json* value_;
-  std::string file_, path_;
-};
-
-/// Throws UsageError, beginning with `where`, for a text that is no JSON.
-Json parsed(const std::string& text, const std::string& where) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    refuse(where, ": damaged: ", error.what());
-  }
 }
 
 /// The JSON of html_page(), on one line.
@@ -532,8 +362,13 @@ std::string page_json(const MemorizationReport& report) {
 }  // namespace
 
 std::string to_json(const CurvePoint& point) { return dumped(json_of(point), -1); }
+std::string to_json(const Recitation& recitation) { return dumped(json_of(recitation), -1); }
 
-std::string to_json(const RecitationRun& run) { return dumped(json_of(run)); }
+std::string to_json(const RecitationRun& run) {
+  Json json = json_of(run);
+  if (!run.losses.empty()) json["losses"] = run.losses;
+  return dumped(json);
+}
 
 std::string to_json(const MemorizationReport& report) {
   const MemorizationSummary summary = summarize(report);
@@ -547,27 +382,6 @@ std::string to_json(const MemorizationReport& report) {
     json["documents"].push_back(json_of(curve, report));
   json["runs"] = std::move(runs);
   return dumped(json);
-}
-
-CurvePoint parse_point(const std::string& text, const std::string& where) {
-  CurvePoint point;
-  Node(parsed(text, where), where).read(point);
-  return point;
-}
-
-RecitationRun parse_run(const std::string& text, const std::string& where) {
-  const Json json = parsed(text, where);
-  const Node node(json, where);
-  RecitationRun run;
-  visit_run(run, [&](const char* key, auto& value) { node[key].read(value); });
-  if (node.has("policies")) node["policies"].read(run.policies);
-  node["recitations"].read(run.recitations);
-  if (node.has("curve")) node["curve"].read(run.curve);
-  for (const Recitation& r : run.recitations)
-    if (r.record && r.record->log10_p.size() != run.policies.size())
-      refuse(where, ": a recitation has ", r.record->log10_p.size(), " log10_p, but there are ",
-             run.policies.size(), " policies");
-  return run;
 }
 
 std::string html_page(const MemorizationReport& report) {

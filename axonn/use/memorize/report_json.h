@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "axonn/use/memorize/report.h"
@@ -14,14 +15,21 @@ std::string to_json(const RecitationRun& run);
 
 /// On one line.
 std::string to_json(const CurvePoint& point);
+std::string to_json(const Recitation& recitation);
 
 /// Reads a point that to_json() wrote. Throws as parse_run().
 CurvePoint parse_point(const std::string& text, const std::string& where);
+
+/// Reads a recitation likewise.
+Recitation parse_recitation(const std::string& text, const std::string& where);
 
 /// Reads a run that to_json() wrote; does not check its groups and documents against a report.
 /// Throws UsageError if the text is damaged; the message begins with `where` (the file) and names
 /// the value.
 RecitationRun parse_run(const std::string& text, const std::string& where);
+
+/// Passages of a variant and group on the page, so that a large report opens at once.
+inline constexpr std::int64_t kMostPassages = 500;
 
 /// The report as one self-contained HTML page without external files, with a light, a dark and a
 /// print style: page.html, with JSON that its script (page.js) draws. Shows bars of exact matches,
@@ -31,9 +39,9 @@ RecitationRun parse_run(const std::string& text, const std::string& where);
 ///
 /// The JSON is that of to_json(), but "summary" has all cells, by variant, group and prompt; seeds
 /// are texts, since JavaScript would round them; and instead of all recitations and names there are
-/// "passages": by variant and group, the best recitation of each document; and "suffixes": with the
-/// longest prompt, by the indices of variant and group and by policy, log10 of the probability of
-/// each suffix, the largest first.
+/// "passages": by variant and group, the best recitation of each document, of at most
+/// kMostPassages; and "suffixes": with the longest prompt, by the indices of variant and group and
+/// by policy, log10 of the probability of each suffix, the largest first.
 std::string html_page(const MemorizationReport& report);
 
 }  // namespace axonn

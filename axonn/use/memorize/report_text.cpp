@@ -134,7 +134,9 @@ std::string none_recited(const MemorizationReport& report, const MemorizationSum
       documents += std::ranges::max(cells, {}, &RecitationCell::documents).documents;
   for (const RecitationRun& run : report.runs)
     for (const Recitation& r : run.recitations)
-      if (!others || !report.is_control(r.group)) longest = std::max(longest, r.longest_run);
+      if ((!others || !report.is_control(r.group)) &&
+          report.suffix_of(r.prompt) == report.suffix_tokens)
+        longest = std::max(longest, r.longest_run);
   return begun(given(report, summary) +
                fmt::format("the model writes {} for none of {} documents; the longest run of "
                            "tokens that it reproduces is {} of {}.",
@@ -204,26 +206,35 @@ std::string prompt_tables(const MemorizationReport& report, const MemorizationSu
   return text_tables(rows, names_of(report, "", "").size());
 }
 
-/// Exact matches by prompt length, and for each length with offsets by these.
+/// "with a prompt of 32 tokens, by tokens of the suffix".
+std::string sweep_title(const MemorizationReport& report, const PromptSweep& sweep) {
+  const std::int64_t prompt = sweep.prompts.front(), length = report.prompt_lengths[prompt];
+  if (sweep.by == PromptSweep::By::length) return "by tokens of the prompt";
+  const std::string with = length == kWholePrompt
+                               ? "with the whole prompt"
+                               : fmt::format("with a prompt of {} tokens", format_count(length));
+  if (sweep.by == PromptSweep::By::suffix) return with + ", by tokens of the suffix";
+  const std::int64_t suffix = report.suffix_of(prompt);
+  return with +
+         (suffix == report.suffix_tokens
+              ? ""
+              : fmt::format(" and a suffix of {}", format_count(suffix))) +
+         ", by tokens of the document before it";
+}
+
+/// Exact matches by lengths of prompts and suffixes, and by offsets.
 std::string sweep_tables(const MemorizationReport& report, const MemorizationSummary& summary) {
   std::string text;
-  Row titles;
-  for (const std::int64_t prompt : summary.prompts)
-    titles.push_back(prompt_text(report.prompt_lengths[prompt]));
-  if (titles.size() > 1)
-    text += "\nexact match % by tokens of the prompt\n" +
-            prompt_tables(report, summary, summary.prompts, titles);
-  const std::span<const std::int64_t> all = summary.at_offsets;
-  for (std::size_t first = 0, end = 0; first < all.size(); first = end) {
-    const std::int64_t length = report.prompt_lengths[all[first]];
-    titles.clear();
-    for (; end < all.size() && report.prompt_lengths[all[end]] == length; ++end)
-      titles.push_back(format_count(report.offset_of(all[end])));
-    text += fmt::format(
-                "\nexact match % with a prompt of {} tokens, by tokens of the document "
-                "before it\n",
-                format_count(length)) +
-            prompt_tables(report, summary, all.subspan(first, end - first), titles);
+  for (const PromptSweep& sweep : summary.sweeps) {
+    Row titles;
+    for (const std::int64_t prompt : sweep.prompts)
+      titles.push_back(sweep.by == PromptSweep::By::length
+                           ? prompt_text(report.prompt_lengths[prompt])
+                           : format_count(sweep.by == PromptSweep::By::suffix
+                                              ? report.suffix_of(prompt)
+                                              : report.offset_of(prompt)));
+    text += "\nexact match % " + sweep_title(report, sweep) + "\n" +
+            prompt_tables(report, summary, sweep.prompts, titles);
   }
   return text;
 }
@@ -348,6 +359,14 @@ Row separation_texts(const Separation& separation) {
                                     100 * one->high)
                       : "not measurable");
   return row;
+}
+
+bool has_references(const MemorizationReport& report) {
+  return std::ranges::any_of(report.runs, [](const RecitationRun& run) {
+    return std::ranges::any_of(run.recitations, [](const Recitation& r) {
+      return r.scores && !std::isnan(r.scores->ratio);
+    });
+  });
 }
 
 /// How well scores separate each group from the control, in the first trial. Empty without scores.
@@ -543,7 +562,8 @@ std::string to_text(const MemorizationReport& report) {
   text += wrapped(headline(report, summary), 0) + '\n';
   if (!report.group_parts.empty())
     return text + dose_tables(report, summary) + exposure_table(report, summary) +
-           capacity_table(report) + runs_table(report, summary) +
+           capacity_table(report) + (has_references(report) ? membership_table(report) : "") +
+           runs_table(report, summary) +
            "\nall other figures are in the report's page and in its JSON\n";
   text += main_table(report, summary) + runs_table(report, summary);
   text += sweep_tables(report, summary) + extraction_tables(report, summary) +

@@ -17,6 +17,7 @@
 #include "axonn/foundation/base/clock.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/log.h"
+#include "axonn/foundation/base/random.h"
 #include "axonn/foundation/options/options_text.h"
 #include "axonn/network/model/counts.h"
 #include "axonn/run/config/config_options.h"
@@ -30,6 +31,7 @@
 #include "axonn/use/memorize/near_recite.h"
 #include "axonn/use/memorize/origin.h"
 #include "axonn/use/memorize/recite.h"
+#include "axonn/use/memorize/references.h"
 #include "axonn/use/memorize/report_json.h"
 #include "axonn/use/memorize/study_plan.h"
 
@@ -51,7 +53,7 @@ std::string identity_of(Config config) {
     json.erase(section);
   for (const char* key : {"micro_batch", "threads", "bind_cores", "tune", "tune_cache"})
     json["training"].erase(key);
-  for (const char* key : {"batch", "hold_weights", "policies", "n", "p"})
+  for (const char* key : {"batch", "hold_weights", "policies", "n", "p", "references"})
     json["memorize"].erase(key);
   return json.dump(2) + "\n";
 }
@@ -120,9 +122,12 @@ class Study {
         if (!run_one(trial, variant, plan)) return std::nullopt;
         report = make_report();  // of the runs so far
         if (!first()) continue;
-        write_file_atomically(config_.output.dir + "/report.json", to_json(report));
-        write_file_atomically(config_.output.dir + "/report.html", html_page(report));
+        write_report(report);
       }
+      if (memorize_.references == 0) continue;
+      if (!run_references(trial, plan)) return std::nullopt;
+      report = make_report();
+      if (first()) write_report(report);
     }
     return report;
   }
@@ -142,6 +147,11 @@ class Study {
     std::int64_t documents = 0;
     for (const BucketConfig& arm : arms_) documents += arm.size;
     return documents;
+  }
+
+  void write_report(const MemorizationReport& report) const {
+    write_file_atomically(config_.output.dir + "/report.json", to_json(report));
+    write_file_atomically(config_.output.dir + "/report.html", html_page(report));
   }
 
   void claim_folder() {
@@ -164,7 +174,8 @@ class Study {
                origin_.config));
   }
 
-  std::string progress(std::int64_t trial, const std::optional<StudyVariant>& variant);
+  std::string progress(std::int64_t trial, const std::optional<StudyVariant>& variant,
+                       std::int64_t references = 0);
 
   TrialPlan plan_of(std::int64_t trial);
   PreparedRun run_of(std::int64_t trial, const std::optional<StudyVariant>& variant) const;
@@ -174,6 +185,9 @@ class Study {
   TrainOptions options_of(const TrialPlan& plan, const Config& config);
   ReciteOptions recite_options() const;
   void ask(Training& training, const TrialDocuments& documents, RecitationRun& run);
+  bool run_references(std::int64_t trial, const TrialPlan& plan);
+  bool train_reference(std::int64_t trial, std::int64_t number, const TrialPlan& plan,
+                       Reference& reference);
   void ask_average(Training& training, const TrialDocuments& documents, RecitationRun& run);
   void measure(Training& training, const TrialDocuments& documents, std::int64_t step);
   std::vector<std::string> averaged_checkpoints(const Config& config) const;
@@ -201,8 +215,10 @@ class Study {
 };
 
 /// How far the study is when this part of it begins: "1,000 of 3,000 steps of the study are done
-/// (33 %), about 3m 12s left". variant: none in the warm-up.
-std::string Study::progress(std::int64_t trial, const std::optional<StudyVariant>& variant) {
+/// (33 %), about 3m 12s left". variant: none in the warm-up. references: the number of the one that
+/// begins, from 1, if the variants are done.
+std::string Study::progress(std::int64_t trial, const std::optional<StudyVariant>& variant,
+                            std::int64_t references) {
   const std::int64_t warmup = config_.lr_scheduler.warmup_steps,
                      each = config_.training.steps - warmup,
                      of_trial = steps_of_trial(config_, memorize_),
@@ -211,6 +227,8 @@ std::string Study::progress(std::int64_t trial, const std::optional<StudyVariant
   if (variant)
     done += warmup + each * (std::ranges::find(variants_, variant->name, &StudyVariant::name) -
                              variants_.begin());
+  if (references > 0)  // the variants are done, and all references before this one
+    done = trial * of_trial - (memorize_.references + 1 - references) * config_.training.steps;
   if (!first_done_) first_done_ = done;
   std::string text = fmt::format("{} of {} steps of the study are done ({} %)", format_count(done),
                                  format_count(all), 100 * done / all);
@@ -274,7 +292,7 @@ ReciteOptions Study::recite_options() const {
                                  .beams = memorize_.near_beams,
                                  .distance = memorize_.near_distance}};
   std::ranges::copy(memorize_.prompt_lengths, std::back_inserter(options.prompt_lengths));
-  add_offsets(options, memorize_.offsets);
+  add_sweeps(options, memorize_.offsets, memorize_.suffix_lengths);
   return options;
 }
 
@@ -289,6 +307,7 @@ void Study::ask(Training& training, const TrialDocuments& documents, RecitationR
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = documents.group[one.document];
   set_blind_scores(tested, controls_, run.recitations);
+  if (memorize_.references > 0) run.losses = token_losses(training.model, tested);
   for (Recitation& one : run.recitations) one.document += (run.trial - 1) * documents_of_trial();
 }
 
@@ -314,6 +333,7 @@ void Study::measure(Training& training, const TrialDocuments& documents, std::in
   ReciteOptions options = recite_options();
   options.prompt_lengths = {kWholePrompt};
   options.prompt_offsets.clear();
+  options.prompt_suffixes.clear();
   options.writes = false;
   CurvePoint point{.step = step};
   if (training.validation) point.validation_loss = training.validate();
@@ -353,6 +373,9 @@ RecitationRun Study::finished_run(const std::string& file) const {
     refuse("[memorize] policies: ", file, " holds a test with other policies (",
            fmt::format("{}", fmt::join(run.policies, "; ")),
            "); set these, or remove that file so that the trained model is tested again");
+  if (memorize_.references > 0 && run.losses.empty())
+    refuse("[memorize] references: ", file, " has no losses of tokens, which they need; remove ",
+           "that file so that the trained model is tested again");
   return run;
 }
 
@@ -428,6 +451,64 @@ bool Study::run_one(std::int64_t trial, const StudyVariant& variant, const Trial
   return true;
 }
 
+/// Trains the references of a trial, and gives its runs the scores that need them. Returns false if
+/// it was asked to stop.
+bool Study::run_references(std::int64_t trial, const TrialPlan& plan) {
+  std::vector<Reference> references(memorize_.references);
+  for (std::int64_t r = 0; r < memorize_.references; ++r)
+    if (!train_reference(trial, r, plan, references[r])) return false;
+  const std::int64_t first_document = (trial - 1) * documents_of_trial();
+  for (RecitationRun& run : runs_) {
+    if (run.trial != trial) continue;
+    std::vector<MembershipScores*> scores(plan.documents.tested);
+    for (Recitation& one : run.recitations)
+      if (one.scores) scores.at(one.document - first_document) = &*one.scores;
+    set_reference_scores(run.losses, references, scores);
+  }
+  return true;
+}
+
+/// Trains a reference as the first variant, but from other initial values, on the data in another
+/// order, unless its losses exist. Its checkpoints are removed then.
+bool Study::train_reference(std::int64_t trial, std::int64_t number, const TrialPlan& plan,
+                            Reference& reference) {
+  const PreparedRun first_variant = run_of(trial, variants_.front());
+  const auto seed = static_cast<std::uint64_t>(first_variant->training.seed);
+  const std::string folder =
+      fmt::format("{}/trial-{}-reference-{}", config_.output.dir, trial, number + 1);
+  const std::string file = folder + "/losses.json";
+  const std::int64_t tested = plan.documents.tested;
+  if (everywhere(first() && std::filesystem::exists(file))) {
+    if (first()) reference = parse_reference(read_text(file), tested, file);
+    return true;
+  }
+  reference.learned = learned_by(number, tested, seed);
+  const TrialPlan half{.documents = plan.documents,
+                       .slots = slots_of_reference(first_variant.config(), memorize_,
+                                                   plan.documents, reference.learned)};
+  const bool begun = everywhere(first() && has_checkpoint(folder + "/checkpoints"));
+  const PreparedRun run = first_variant.with([&](Config& config) {
+    config.training.seed = Random(seed, "study/references").bits(number)[0];
+    config.checkpoint.every = config_.checkpoint.every;
+    config.checkpoint.keep = config_.checkpoint.keep;
+    config.output.dir = folder;
+    if (!begun) config.checkpoint.resume = "";
+  });
+  say(fmt::format("trial {} of {}, reference {} of {}: {}\n{}", trial, memorize_.trials, number + 1,
+                  memorize_.references, folder, progress(trial, {}, number + 1)));
+  TrainOptions options = options_of(half, run.config());
+  options.after_step = {};  // no curve
+  options.finished = [&](Training& training) {
+    reference.losses = token_losses(training.model, std::span(*plan.documents.all).first(tested));
+  };
+  if (train_one(run, std::move(options)) == TrainEnd::stopped) return false;
+  if (first()) {
+    write_file_atomically(file, to_json(reference));
+    std::filesystem::remove_all(folder + "/checkpoints");
+  }
+  return true;
+}
+
 MemorizationReport Study::make_report() const {
   const TrainingConfig& training = config_.training;
   const ReciteOptions asked = recite_options();
@@ -448,6 +529,7 @@ MemorizationReport Study::make_report() const {
       .parameters = parameter_count(sizes),
       .prompt_lengths = asked.prompt_lengths,
       .prompt_offsets = asked.prompt_offsets,
+      .prompt_suffixes = asked.prompt_suffixes,
       .extraction = extraction_grid(memorize_.n, memorize_.p, "n", "p"),
       .runs = runs_,
       .by_loss = memorize_.schedules.empty() && memorize_.average_last == 0,

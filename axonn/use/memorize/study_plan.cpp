@@ -61,10 +61,19 @@ std::string arm_text(const BucketConfig& arm, std::int64_t steps) {
       fmt::format(", {} time{} each in steps {} to {}, {} sequences", format_count(arm.times),
                   arm.times == 1 ? "" : "s", format_count(step_at(arm.when[0], steps) + 1),
                   format_count(step_at(arm.when[1], steps)), format_count(arm.size * arm.times));
+  if (arm.offset > 0) text += fmt::format(", behind {} tokens of other text", arm.offset);
   if (arm.variants > 1)
     text += fmt::format(", as {} near-duplicates in turn, in which one of {} tokens differs",
                         arm.variants, arm.change_every);
   return text;
+}
+
+/// "8 references a trial, each trained for 100 steps on a random half of all documents, ...".
+std::string references_text(const MemorizeConfig& memorize, std::int64_t steps) {
+  return fmt::format(
+      "{} references a trial, each trained for {} steps on a random half of all documents, also of "
+      "controls, from other initial values and on data in another order",
+      memorize.references, format_count(steps));
 }
 
 /// The claims that the sizes of buckets and their control can support, a line for those of each
@@ -143,10 +152,12 @@ std::vector<std::string> study_notes(const Config& config, const MemorizeConfig&
             ? "Generated records, whose last 50 bytes hold at least 60 unpredictable bits"
             : "Documents of " + memorize.documents.front(),
         memorize.bucket_size, asked));
+    if (memorize.references > 0) notes.push_back(references_text(memorize, training.steps));
     return notes;
   }
   for (const BucketConfig& arm : arms) notes.push_back(arm_text(arm, training.steps));
   notes.push_back("In a test " + asked);
+  if (memorize.references > 0) notes.push_back(references_text(memorize, training.steps));
   if (!memorize.schedules.empty())
     notes.push_back(
         fmt::format("Schedules of the learning rate after the warm-up: {}; the last {} "
@@ -176,7 +187,10 @@ std::string describe_study(const PreparedRun& run, const MemorizeConfig& memoriz
   for (std::int64_t trial = 0; trial < trials; ++trial) {
     Config config = run.config();
     config.training.seed += trial;
-    documents = plan_of_trial(config, memorize, *tokenizer, given).documents.tested;
+    const TrialPlan plan = plan_of_trial(config, memorize, *tokenizer, given);
+    documents = plan.documents.tested;
+    if (memorize.references > 0)  // is there room?
+      slots_of_reference(config, memorize, plan.documents, std::vector<bool>(documents, true));
   }
   std::vector<std::string> names;
   for (const StudyVariant& variant : variants_of(memorize)) names.push_back(variant.name);
@@ -208,6 +222,7 @@ std::string describe_study(const PreparedRun& run, const MemorizeConfig& memoriz
                      format_count(injected), format_count(sequences),
                      100 * static_cast<double>(injected) /
                          static_cast<double>(std::max<std::int64_t>(sequences, 1))) +
+         (memorize.references > 0 ? "references: " + references_text(memorize, steps) + "\n" : "") +
          time_text(run.config(), memorize);
 }
 

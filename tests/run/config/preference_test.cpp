@@ -373,3 +373,19 @@ TEST(PreferenceLoss, RefusesAnAnswerWithoutATokenAndTheLossNone) {
       [&] { of(PreferenceLoss::none, 1); },
       testing::ThrowsMessage<Error>(HasSubstr("the loss is none, which is not one of pairs")));
 }
+
+TEST(Unlearning, LossesAreOfTheRejectedAnswerAlone) {
+  for (const auto& [chosen, rejected] : kTestPairs) {
+    const double r = rejected.policy - rejected.reference, beta = 0.3;
+    const PairLoss ascent = preference_loss({.loss = PreferenceLoss::ascent}, chosen, rejected);
+    EXPECT_NEAR(ascent.value, r / static_cast<double>(rejected.tokens), 1e-14);
+    EXPECT_NEAR(ascent.d_rejected, 1 / static_cast<double>(rejected.tokens), 1e-14);
+    const PairLoss npo =
+        preference_loss({.loss = PreferenceLoss::npo, .beta = beta}, chosen, rejected);
+    EXPECT_NEAR(npo.value, 2 / beta * std::log(1 + std::exp(beta * r)), 1e-12);
+    EXPECT_NEAR(npo.d_rejected, 2 * std::exp(beta * r) / (1 + std::exp(beta * r)), 1e-12);
+    EXPECT_EQ(ascent.d_chosen, 0);
+    EXPECT_EQ(npo.d_chosen, 0);
+  }
+  EXPECT_NO_THROW(validate_preference({.loss = PreferenceLoss::npo, .sft_weight = 1}));
+}

@@ -156,3 +156,24 @@ TEST(InjectedSequences, HavePositionsAndStartsIfTheOthersHave) {
   EXPECT_THAT(s.starts, Each(0));
   EXPECT_THAT(s.positions, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
 }
+
+TEST(InjectedSequences, BehindOtherTextFollowItInItsPlace) {
+  InjectedSlots slots{.first = 2, .documents = {-1, 0, 1}, .offsets = {3, 5}, .replaces = true};
+  const InjectedSequences sequences(std::make_unique<Counting>(false), documents(2), slots,
+                                    kLength);
+  Sequence read;
+  sequences.read(3, read);
+  EXPECT_THAT(read.ids, ElementsAre(3, 4, 5, 1000, 2000, 3000, 0, 0));
+  EXPECT_THAT(read.targets, ElementsAre(4, 5, 1000, 2000, 3000, 4000, -1, -1));
+  EXPECT_TRUE(read.starts.empty());
+  EXPECT_EQ(sequences.size(3).inputs, 6);
+  sequences.read(4, read);
+  EXPECT_THAT(read.ids, ElementsAre(4, 5, 6, 7, 8, 1001, 2001, 3001));
+  EXPECT_THAT(read.targets, ElementsAre(5, 6, 7, 8, 1001, 2001, 3001, 4001));
+  slots.offsets = {3, 6};
+  const InjectedSequences full(std::make_unique<Counting>(false), documents(2), slots, kLength);
+  EXPECT_THROW(full.read(4, read), Error) << "9 inputs";
+  EXPECT_THROW(InjectedSequences(std::make_unique<Counting>(true), documents(2), slots, kLength),
+               Error)
+      << "documents that are separate would not see the text";
+}

@@ -108,6 +108,16 @@ inline MemorizationReport swept_audit() {
   return report;
 }
 
+/// recorded_audit() whose suffixes also have 4 tokens after the whole prompt, of which no document
+/// matches; in place of prompts of 32 tokens.
+inline MemorizationReport suffixes_audit() {
+  MemorizationReport report = recorded_audit();
+  report.prompt_lengths = {kWholePrompt, kWholePrompt, 8};
+  report.prompt_offsets = {kBeforeSuffix, kBeforeSuffix, kBeforeSuffix};
+  report.prompt_suffixes = {10, 4, 10};
+  return report;
+}
+
 /// A control, and buckets in two parts of the steps, with records and a curve of two points.
 /// The documents of the last bucket are canaries. Those and the controls hold 80 bits, of which a
 /// model of 1,000 parameters holds 0, 0, 80 and 60.

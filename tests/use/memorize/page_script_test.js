@@ -275,6 +275,23 @@ test("there is a curve for each length of a prompt over its offsets", () => {
   assert(texts(tries.all("title")).includes("asked: 50.0 % in 3 samples"));
 });
 
+test("there is a curve for each prompt over lengths of suffixes", () => {
+  assert(open("audit")["by-suffix"].removed);
+  const {suffixes, cells, "matched-rates": matched} = open("suffixes");
+  assert.deepEqual(texts(suffixes.all("figcaption")), ["The whole prompt"]);
+  assert.match(suffixes.one("desc").textContent,
+    /^asked: 0\.0 % of all 4 tokens, 100\.0 % of all 10 tokens\. controls: /);
+  assert.deepEqual(rows(cells).slice(1, 4).map((row) => row[1]), ["8", "whole", "whole, suffix 4"]);
+  assert.equal(rows(matched).length, 1 + 2 * 2, "policies, alphas");
+});
+
+test("passages that the page does not hold are counted", () => {
+  const {passages} = open("huge");
+  assert.equal(passages.one("summary").textContent, "494 more of 700 documents");
+  assert(texts(passages.all("p")).includes("Those of 200 more are in the JSON."));
+  assert(!texts(open("large").passages.all("p")).some((text) => text.includes("in the JSON")));
+});
+
 test("every figure can be saved in the colors of paper", () => {
   const page = open("study"), count = (nodes) => nodes.length;
   assert.equal(count(page["bars-figure"].all("button")), 1);

@@ -74,11 +74,11 @@ MemorizationReport odd_study() {
 }
 
 /// An audit of 120 more documents.
-MemorizationReport large_audit() {
+MemorizationReport large_audit(std::int64_t more = 120) {
   MemorizationReport report = small_audit();
   report.prompt_lengths = {kWholePrompt};
   report.runs[0].recitations.clear();
-  for (std::int64_t i = 0; i < 120; ++i) {
+  for (std::int64_t i = 0; i < more; ++i) {
     report.document_names.push_back("more");
     report.runs[0].recitations.push_back(recited(4 + i, 0, i % 10));
   }
@@ -111,6 +111,16 @@ TEST(Page, HoldsThePassagesOfEachVariantAndGroupMostRecitedFirst) {
   EXPECT_EQ(learned.at(1).at("trial"), 2);
   const json large = report_in(html_page(large_audit())).at("passages").at(0);
   EXPECT_EQ(large.size(), 120u);
+}
+
+TEST(Page, HoldsTheBestPassagesOfManyDocuments) {
+  const json page = report_in(html_page(large_audit(700)));
+  const json& shown = page.at("passages").at(0);
+  ASSERT_EQ(std::ssize(shown), kMostPassages);
+  EXPECT_EQ(shown.at(0).at("longest_run"), 9);
+  EXPECT_EQ(shown.at(kMostPassages - 1).at("longest_run"), 2) << "70 of each length from 9 down";
+  EXPECT_EQ(page.at("summary").at(0).at("documents"), 700);
+  EXPECT_FALSE(shown.at(0).contains("score_loss"));
 }
 
 TEST(Page, HoldsTheProbabilitiesOfSuffixesLargestFirst) {
@@ -164,9 +174,12 @@ TEST(Page, TheScriptDrawsTheReport) {
   MemorizationReport empty = small_study();
   empty.runs.clear();
   const std::pair<const char*, MemorizationReport> pages[] = {
-      {"study", small_study()}, {"audit", small_audit()},       {"evil", evil_report()},
-      {"odd", odd_study()},     {"arms", arms_study()},         {"large", large_audit()},
-      {"empty", empty},         {"recorded", recorded_audit()}, {"swept", swept_audit()}};
+      {"study", small_study()},       {"audit", small_audit()},
+      {"evil", evil_report()},        {"odd", odd_study()},
+      {"arms", arms_study()},         {"large", large_audit()},
+      {"huge", large_audit(700)},     {"empty", empty},
+      {"recorded", recorded_audit()}, {"swept", swept_audit()},
+      {"suffixes", suffixes_audit()}};
   for (const auto& [name, report] : pages)
     write_file_atomically(folder / (std::string(name) + ".html"), html_page(report));
   const std::string command = "node " + test::source_folder() +

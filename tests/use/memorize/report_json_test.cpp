@@ -165,6 +165,15 @@ TEST(ReportJson, HasTheOffsetsOfPromptsAndTheRatesOfItsOwnNumbers) {
   EXPECT_EQ(cells.at(1).at("prompt_tokens"), 8);
 }
 
+TEST(ReportJson, HasTheSuffixesOfPrompts) {
+  const auto json = nlohmann::json::parse(to_json(suffixes_audit()));
+  EXPECT_EQ(json.at("prompt_suffixes"), (nlohmann::json{10, 4, 10}));
+  const auto& cells = json.at("summary");
+  EXPECT_FALSE(cells.at(0).contains("suffix_tokens"));
+  EXPECT_EQ(cells.at(1).at("suffix_tokens"), 4);
+  EXPECT_EQ(json.at("membership").size(), 4u) << "only with the whole prompt and suffix";
+}
+
 TEST(ReportJson, HasRatesOfExtractionAndSeparations) {
   const MemorizationReport report = recorded_audit();
   const auto json = nlohmann::json::parse(to_json(report));

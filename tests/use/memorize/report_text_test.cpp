@@ -126,6 +126,15 @@ written with probability 0.25 or more in n samples (t=1,k=40), %, by n
   EXPECT_THAT(text, Not(HasSubstr("by tokens of the prompt")));
 }
 
+TEST(ReportText, HasATableOfSuffixLengths) {
+  EXPECT_THAT(to_text(suffixes_audit()), HasSubstr(R"(
+exact match % with the whole prompt, by tokens of the suffix
+  group       4     10
+  asked     0.0  100.0
+  controls  0.0    0.0
+)"));
+}
+
 TEST(ReportText, OfBucketsHasATableOfPartsAndTimesForEachFigure) {
   EXPECT_THAT(to_text(arms_study()), HasSubstr(R"(
 exact match %, by how many times a document came

@@ -14,6 +14,7 @@
 #include "axonn/run/records/run_folder.h"
 #include "axonn/use/memorize/average.h"
 #include "axonn/use/memorize/recite.h"
+#include "axonn/use/memorize/references.h"
 #include "axonn/use/memorize/report_json.h"
 #include "axonn/use/memorize/study.h"
 #include "axonn/use/memorize/study_plan.h"
@@ -151,6 +152,34 @@ TEST(Study, FindsWhatWasLearnedOftenOnEveryGrid) {
       EXPECT_FALSE(each.written.empty());
       EXPECT_EQ(each.exact, each.truth == each.written);
     }
+  }
+}
+
+TEST(Study, TrainsReferencesOnHalvesOfTheDocumentsAndKeepsTheirLosses) {
+  test::TemporaryPath folder;
+  StudyConfig config = letters_config(folder / "study");
+  config.memorize.references = 4;
+  const MemorizationReport report = study(config);
+  ASSERT_EQ(report.runs.size(), 1u);
+  for (std::size_t i = 0; i < 6; ++i)
+    for (const auto& [name, score] : kScores)
+      EXPECT_TRUE(std::isfinite((*report.runs[0].recitations[i].scores).*score)) << name;
+  const std::string losses = config.output.dir + "/trial-1-reference-3/losses.json";
+  const Reference third = parse_reference(test::slurp(losses), 6, losses);
+  EXPECT_EQ(third.learned, learned_by(2, 6, config.training.seed));
+  EXPECT_FALSE(std::filesystem::exists(config.output.dir + "/trial-1-reference-3/checkpoints"));
+  // One of them is trained again, on another grid, from the same initial values and data.
+  std::filesystem::remove_all(config.output.dir + "/trial-1-reference-3");
+  config.parallelism.set_grid({2, 1, 2, 1});
+  const MemorizationReport again = study(config);
+  const Reference redone = parse_reference(test::slurp(losses), 6, losses);
+  for (std::size_t d = 0; d < 6; ++d)
+    for (std::size_t t = 0; t < third.losses[d].size(); ++t)
+      EXPECT_NEAR(redone.losses[d][t], third.losses[d][t], 1e-3);
+  for (std::size_t i = 0; i < 6; ++i) {
+    ASSERT_TRUE(again.runs[0].recitations[i].scores.has_value());
+    EXPECT_NEAR(again.runs[0].recitations[i].scores->ratio,
+                report.runs[0].recitations[i].scores->ratio, 1e-3);
   }
 }
 

@@ -79,11 +79,23 @@ TEST(Summary, PromptsWithOffsetsAreApartAndTellNothingOfADocumentsEnd) {
   const MemorizationReport report = swept_audit();
   const MemorizationSummary summary = summarize(report);
   EXPECT_THAT(summary.prompts, testing::ElementsAre(0));
-  EXPECT_THAT(summary.at_offsets, testing::ElementsAre(2, 1)) << "by offset";
+  EXPECT_THAT(summary.sweeps.at(0).prompts, testing::ElementsAre(2, 1)) << "by offset";
   EXPECT_EQ(summary.longest_prompt(), 0);
   EXPECT_DOUBLE_EQ(summary.at(0, 0, 1).exact_percent.mean, 0);
   EXPECT_DOUBLE_EQ(summary.at(0, 0, 2).exact_percent.mean, 50);
   for (const RankedRecitation& one : most_recited(report, "")) EXPECT_EQ(one.recitation->prompt, 0);
+}
+
+TEST(Summary, PromptsWithOtherSuffixesAreApart) {
+  const MemorizationReport report = suffixes_audit();
+  const MemorizationSummary summary = summarize(report);
+  EXPECT_THAT(summary.prompts, testing::ElementsAre(2, 0));
+  ASSERT_EQ(summary.sweeps.size(), 2u) << "one prompt of 8 tokens is no sweep";
+  EXPECT_EQ(summary.sweeps[0].by, PromptSweep::By::length);
+  EXPECT_THAT(summary.sweeps[0].prompts, testing::ElementsAre(2, 0));
+  EXPECT_EQ(summary.sweeps[1].by, PromptSweep::By::suffix);
+  EXPECT_THAT(summary.sweeps[1].prompts, testing::ElementsAre(1, 0)) << "4 and 10 tokens";
+  for (const RankedRecitation& one : most_recited(report, "")) EXPECT_NE(one.recitation->prompt, 1);
 }
 
 TEST(Summary, AGroupWithoutRecitationsHasNoTrials) {

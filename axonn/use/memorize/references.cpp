@@ -1,0 +1,179 @@
+#include "axonn/use/memorize/references.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <nlohmann/json.hpp>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/random.h"
+#include "axonn/use/infer/evaluate.h"
+
+namespace axonn {
+
+namespace {
+
+double mean_loss(std::span<const float> losses) {
+  return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
+}
+
+/// log(p / (1 - p)) of the mean probability of a target.
+double confidence(std::span<const float> losses) {
+  constexpr double kLeast = 1e-12;  // so that it is finite
+  const double nats = std::max(mean_loss(losses), kLeast);
+  return -nats - std::log(-std::expm1(-nats));
+}
+
+/// The mean over the references that have not learned a document of each of its losses.
+std::vector<double> others_losses(std::size_t document, std::span<const Reference> references) {
+  std::vector<double> sums(references.front().losses.at(document).size());
+  double count = 0;
+  for (const Reference& one : references) {
+    if (one.learned[document]) continue;
+    ++count;
+    for (std::size_t t = 0; t < sums.size(); ++t) sums[t] += one.losses[document].at(t);
+  }
+  for (double& sum : sums) sum /= count;
+  return sums;
+}
+
+double window_votes(std::span<const float> losses, std::span<const double> others) {
+  constexpr std::array<std::size_t, 10> kWidths{2, 3, 4, 6, 9, 13, 18, 25, 32, 40};
+  const std::size_t size = losses.size();
+  std::vector<double> own(size + 1, 0), other(size + 1, 0);  // sums of the first ones
+  for (std::size_t t = 0; t < size; ++t) {
+    own[t + 1] = own[t] + static_cast<double>(losses[t]);
+    other[t + 1] = other[t] + others[t];
+  }
+  double shares = 0;
+  for (const std::size_t width : kWidths) {
+    const std::size_t taken = std::min(width, size);
+    double won = 0;
+    for (std::size_t t = taken; t <= size; ++t)
+      won += other[t] - other[t - taken] > own[t] - own[t - taken];
+    shares += won / static_cast<double>(size - taken + 1);
+  }
+  return shares / kWidths.size();
+}
+
+/// Confidences by references that have learned a document, or that have not.
+struct Confidences {
+  double count = 0, mean = 0, squares = 0;  ///< squares: sum of those of differences from the mean
+
+  explicit Confidences(std::span<const double> values) : count(static_cast<double>(values.size())) {
+    mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+    for (const double one : values) squares += (one - mean) * (one - mean);
+  }
+};
+
+/// The deviation of several.
+double deviation_of(std::span<const Confidences> all) {
+  constexpr double kLeast = 1e-6;
+  double squares = 0, free = 0;
+  for (const Confidences& one : all) {
+    squares += one.squares;
+    free += one.count - 1;
+  }
+  return std::max(std::sqrt(squares / free), kLeast);
+}
+
+double log_density(double value, double mean, double deviation) {
+  const double z = (value - mean) / deviation;
+  return -std::log(deviation) - z * z / 2;
+}
+
+}  // namespace
+
+TokenLosses token_losses(LoadedModel& model, std::span<const StudyDocument> documents) {
+  std::int64_t longest = 1;
+  for (const StudyDocument& one : documents) longest = std::max(longest, std::ssize(one.tokens));
+  const auto sequence = [&](std::int64_t n) {
+    const std::int64_t inputs = std::ssize(documents[n].tokens) - 1;
+    return ScoredSequence{
+        .tokens = documents[n].tokens, .scored = inputs, .positions = inputs, .divided = {}};
+  };
+  TokenLosses losses;
+  for (TargetScores& one :
+       score_targets(model, {.count = std::ssize(documents), .at = sequence},
+                     {.batch = usual_batch(model.grid(), longest, std::ssize(documents))}))
+    losses.push_back(std::move(one.losses));
+  return losses;
+}
+
+std::vector<bool> learned_by(std::int64_t reference, std::int64_t documents, std::uint64_t seed) {
+  const Random random(seed, "study/members");
+  std::vector<bool> learned(documents);
+  for (std::int64_t d = 0; d < documents; ++d) {
+    const auto index = static_cast<std::uint64_t>(reference / 2) << 32U | d;
+    learned[d] = (random.below(index, 2) == 0) == (reference % 2 == 0);
+  }
+  return learned;
+}
+
+std::int64_t group_in_turn(std::span<const std::int64_t> controls, std::int64_t control,
+                           std::int64_t k) {
+  std::vector<std::int64_t> groups;
+  for (std::int64_t group = 0; group < std::ssize(controls); ++group)
+    if (group != control && controls[group] == control) groups.push_back(group);
+  return groups.empty() ? control : groups[k % std::ssize(groups)];
+}
+
+void set_ratio(std::span<const float> losses, std::span<const double> others,
+               MembershipScores& to) {
+  AXONN_CHECK(!losses.empty() && losses.size() == others.size(), "set_ratio: ", losses.size(),
+              " targets, but others have ", others.size(), " of the same document");
+  to.ratio =
+      std::accumulate(others.begin(), others.end(), 0.0) / std::ssize(others) - mean_loss(losses);
+  to.windows = window_votes(losses, others);
+}
+
+void set_reference_scores(const TokenLosses& losses, std::span<const Reference> references,
+                          std::span<MembershipScores* const> scores) {
+  std::vector<Confidences> in, out, both;
+  for (std::size_t d = 0; d < losses.size(); ++d) {
+    std::array<std::vector<double>, 2> found;
+    for (const Reference& one : references)
+      found[one.learned.at(d) ? 1 : 0].push_back(confidence(one.losses.at(d)));
+    AXONN_CHECK(found[0].size() >= 2 && found[1].size() >= 2, "set_reference_scores: document ", d,
+                " is learned by ", found[1].size(), " of ", references.size(),
+                " references; wanted two that have learned it, and two that have not");
+    for (auto* all : {&out, &both}) all->emplace_back(found[0]);
+    for (auto* all : {&in, &both}) all->emplace_back(found[1]);
+  }
+  const double deviation = deviation_of(both), deviation_out = deviation_of(out);
+  for (std::size_t d = 0; d < losses.size(); ++d) {
+    MembershipScores& to = *scores[d];
+    const bool own = std::min(in[d].count, out[d].count) >= kOwnDeviation;
+    const auto of = [&](const Confidences& one, double pooled) {
+      return own ? deviation_of({&one, 1}) : pooled;
+    };
+    const double phi = confidence(losses[d]);
+    set_ratio(losses[d], others_losses(d, references), to);
+    to.lira_offline = (phi - out[d].mean) / of(out[d], deviation_out);
+    to.lira_online = log_density(phi, in[d].mean, of(in[d], deviation)) -
+                     log_density(phi, out[d].mean, of(out[d], deviation));
+  }
+}
+
+std::string to_json(const Reference& reference) {
+  return nlohmann::json{{"learned", reference.learned}, {"losses", reference.losses}}.dump() + "\n";
+}
+
+Reference parse_reference(const std::string& text, std::int64_t documents,
+                          const std::string& where) {
+  Reference reference;
+  try {
+    const auto json = nlohmann::json::parse(text);
+    json.at("learned").get_to(reference.learned);
+    json.at("losses").get_to(reference.losses);
+  } catch (const nlohmann::json::exception& error) {
+    refuse(where, ": damaged: ", error.what());
+  }
+  if (std::ssize(reference.learned) != documents || std::ssize(reference.losses) != documents)
+    refuse(where, " has the losses of ", reference.losses.size(), " documents; the study has ",
+           documents, "; remove the file, so that the reference is trained again");
+  return reference;
+}
+
+}  // namespace axonn

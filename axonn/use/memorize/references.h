@@ -1,0 +1,65 @@
+#pragma once
+
+// Attacks that know other models: references, each trained on a half of the documents.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "axonn/run/load/loaded_model.h"
+#include "axonn/use/memorize/documents.h"
+#include "axonn/use/memorize/membership.h"
+
+namespace axonn {
+
+/// The losses of all targets of each document, nats.
+using TokenLosses = std::vector<std::vector<float>>;
+
+/// Those by a model, the same on every rank. Collective; throws as score_targets().
+TokenLosses token_losses(LoadedModel& model, std::span<const StudyDocument> documents);
+
+/// A model of the same kind, of which it is known what it has learned.
+struct Reference {
+  std::vector<bool> learned;  ///< by document
+  TokenLosses losses;         ///< likewise
+};
+
+/// Which of so many documents a reference learns: a half of them drawn with the seed, and the next
+/// reference of an odd number the others. So each document is in half of an even number of them,
+/// whatever their number.
+std::vector<bool> learned_by(std::int64_t reference, std::int64_t documents, std::uint64_t seed);
+
+/// The group as whose documents document k of a control is learned by references: those with the
+/// control come in turn. controls: of each group the number of its control.
+std::int64_t group_in_turn(std::span<const std::int64_t> controls, std::int64_t control,
+                           std::int64_t k);
+
+/// References of each kind from which on a document's own deviation is used; with fewer, one of all
+/// documents.
+inline constexpr std::int64_t kOwnDeviation = 32;
+
+/// Sets the scores that need references. With phi = log(p / (1 - p)), where log p is the mean over
+/// targets; in, out: of the references that have learned the document, and of the others:
+///   ratio         mean loss by the others, over them and targets, - mean loss
+///   windows       over widths 2 to 40: share of windows of targets whose loss by the others is the
+///                 larger, in the mean
+///   lira_offline  (phi - mean of out) / deviation of out
+///   lira_online   log of the normal density of phi by in - log of that by out
+/// Throws Error unless each document is learned by two references, and not by two. Sources:
+/// Carlini et al., 2022, arXiv:2112.03570 (LiRA); arXiv:2601.02751 (windows).
+void set_reference_scores(const TokenLosses& losses, std::span<const Reference> references,
+                          std::span<MembershipScores* const> scores);
+
+/// Sets `ratio` and `windows`, by the losses of one model that has not learned the document, or of
+/// means over several. Throws Error unless there are as many as the document has targets.
+void set_ratio(std::span<const float> losses, std::span<const double> others, MembershipScores& to);
+
+/// As JSON, and read again; throws UsageError, beginning with `where`, if the text is damaged, or
+/// has not the losses of so many documents.
+std::string to_json(const Reference& reference);
+Reference parse_reference(const std::string& text, std::int64_t documents,
+                          const std::string& where);
+
+}  // namespace axonn
