@@ -483,9 +483,6 @@ bool Study::train_reference(std::int64_t trial, std::int64_t number, const Trial
     return true;
   }
   reference.learned = learned_by(number, tested, seed);
-  const TrialPlan half{.documents = plan.documents,
-                       .slots = slots_of_reference(first_variant.config(), memorize_,
-                                                   plan.documents, reference.learned)};
   const bool begun = everywhere(first() && has_checkpoint(folder + "/checkpoints"));
   const PreparedRun run = first_variant.with([&](Config& config) {
     config.training.seed = Random(seed, "study/references").bits(number)[0];
@@ -494,6 +491,9 @@ bool Study::train_reference(std::int64_t trial, std::int64_t number, const Trial
     config.output.dir = folder;
     if (!begun) config.checkpoint.resume = "";
   });
+  const TrialPlan half{
+      .documents = plan.documents,
+      .slots = slots_of_reference(run.config(), memorize_, plan.documents, reference.learned)};
   say(fmt::format("trial {} of {}, reference {} of {}: {}\n{}", trial, memorize_.trials, number + 1,
                   memorize_.references, folder, progress(trial, {}, number + 1)));
   TrainOptions options = options_of(half, run.config());

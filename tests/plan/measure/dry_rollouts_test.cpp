@@ -120,7 +120,7 @@ TEST(DryRollouts, AreMoreWithHeldWeightsAndOfTheDryRun) {
     EXPECT_EQ(run.rollouts_at_once, 24);
     EXPECT_EQ(run.rollout_bytes,
               dry_rollouts(whole, 1, {.prompt_tokens = kPrompt}).memory.peak_bytes);
-    EXPECT_THAT(to_text(run, whole.config()), testing::HasSubstr("while 24 answers at a time"));
+    EXPECT_THAT(to_text(run, whole), testing::HasSubstr("while 24 answers at a time"));
     return run.rollout_bytes;
   };
   EXPECT_GT(bytes_of(true), bytes_of(false));
