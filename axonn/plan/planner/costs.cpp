@@ -194,7 +194,9 @@ double MachineCosts::conversion_s(const Recording::Compute& op, BlockProducts ty
   double written = 0.5;  // of the bytes that are read, with a byte of scale for 32 or 16 elements
   if (type == BlockProducts::mxfp8) written = (1 + 1.0 / 32) / 2;
   if (type == BlockProducts::nvfp4) written = (0.5 + 1.0 / 16) / 2;
-  const double bytes = real(op.operands.at(1).bytes() + op.operands.at(2).bytes());
+  // The second factor is a weight, but for the product that gives a weight's gradient.
+  const double casts = op.a_transposed ? 1 : machine_.program.weight_casts;
+  const double bytes = real(op.operands.at(1).bytes()) + casts * real(op.operands.at(2).bytes());
   return real(op.count) * (1 + written) * bytes / rowwise_rate(machine_, "copy");
 }
 

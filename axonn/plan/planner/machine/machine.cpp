@@ -242,6 +242,10 @@ void list_options(OtherProgram& program, OptionList& list) {
            {.help = "sums of gradients over z for each of axonn's", .above = 0});
   list.add("products", program.products, kBlockProducts,
            {.help = "type in which it multiplies inside blocks"});
+  list.add("weights_once", &program.weights_once,
+           {.help = "whether it converts weights to that type once a step, not for each product"});
+  list.add("weight_casts", &program.weight_casts,
+           {.help = "conversions of a weight for each product with it", .min = 0});
   list.add("gradient_bytes", &program.gradient_bytes,
            {.help = "bytes of an element of the gradients that are summed over ranks", .above = 0});
 }

@@ -83,6 +83,8 @@ struct OtherProgram {
   double node_rows = 1;
   /// Each operand of such a product is read in bf16 and written in this type before it.
   BlockProducts products = BlockProducts::bf16;
+  bool weights_once = false;  ///< whether it writes weights in this type once a step
+  double weight_casts = 1;    ///< conversions of a weight for each product with it
 
   bool operator==(const OtherProgram&) const = default;
 };

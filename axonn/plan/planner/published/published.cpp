@@ -80,6 +80,9 @@ void list_step(PublishedStep& step, OptionList& list) {
            {.help = "whether a row that several experts of another node want travels there once"});
   list.add("sequence_parallel", &step.sequence_parallel,
            {.help = "as parallelism.sequence_parallel"});
+  list.add("stages", &step.stages, {.help = "of a pipeline, outside of the grid", .min = 1});
+  list.add("stage_chunks", &step.stage_chunks,
+           {.help = "chunks of layers of each of its stages", .min = 1});
   list.add("devices_per_node", &step.devices_per_node,
            {.help = "of this run, where it differs from the machine", .min = 0});
   list.add("node_bytes_per_s", &step.node_bytes_per_s,
@@ -108,6 +111,27 @@ void complete(PublishedModel& model) {
   for (const auto& [name, size] : std::span(kSizes).first(kNeededSizes))
     if (model.config.*size == 0)
       refuse("the [[model]] '", model.name, "' has no ", name, "; set it, or `known`");
+}
+
+/// The grid, with the stages of a pipeline if there is one: "8,1,1,128 (16 stages)".
+std::string grid_cell(const PublishedStep& step) {
+  return step.stages > 1 ? fmt::format("{} ({} stages)", step.grid, step.stages) : step.grid;
+}
+
+/// Seconds of the step in stages, of the seconds that all layers take on the grid of one.
+double in_stages(const PublishedStep& step, const PreparedRun& run, const Machine& machine,
+                 double whole_s) {
+  const double stages = step.stages, chunks = step.stage_chunks,
+               micro_batches = static_cast<double>(micro_batch_count(run.config()));
+  const ParallelismConfig& p = run->parallelism;
+  const bool cut = p.sequence_parallel;  // then each rank of x sends its rows
+  const double rows = static_cast<double>(step.micro_batch * step.seq_len) / p.context /
+                      (cut ? p.x : 1),
+               bytes = rows * static_cast<double>(run->model.hidden) * bytes_of(DType::bf16);
+  const double hop_s =
+      machine.node_latency_s + bytes * machine.devices_per_node / machine.node_bytes_per_s;
+  return whole_s / stages * (1 + (stages - 1) / (chunks * micro_batches)) +
+         2 * (stages - 1) * hop_s;
 }
 
 /// Tokens per second of each device.
@@ -172,8 +196,9 @@ Machine PublishedSteps::machine_of(const PublishedStep& step) const {
   machine.program = program_of(step);
   if (step.devices_per_node > 0) machine.devices_per_node = step.devices_per_node;
   if (step.node_bytes_per_s > 0) machine.node_bytes_per_s = step.node_bytes_per_s;
-  if (step.whole_weights)
-    machine.program.sums_over_z = 1 / static_cast<double>(micro_batch_count(run_of(step).config()));
+  const auto micro_batches = static_cast<double>(micro_batch_count(run_of(step).config()));
+  if (step.whole_weights) machine.program.sums_over_z = 1 / micro_batches;
+  if (machine.program.weights_once) machine.program.weight_casts = 1 / micro_batches;
   const double nodes = step.experts / machine.devices_per_node;
   if (step.rows_once && nodes > 1) {
     const double chosen = static_cast<double>(model_of(step).config.experts_per_token),
@@ -184,10 +209,15 @@ Machine PublishedSteps::machine_of(const PublishedStep& step) const {
 }
 
 PredictedStep predict(const PublishedSteps& all, const PublishedStep& step) {
-  const Machine machine = all.machine_of(step);
+  return predict_on(all.machine_of(step), all, step);
+}
+
+PredictedStep predict_on(const Machine& machine, const PublishedSteps& all,
+                         const PublishedStep& step) {
   const PreparedRun run = all.run_of(step);
   check_rates(machine, run->training.dtype, step.devices());
-  const double seconds = estimate(run, machine).time.step_s;
+  const double whole_s = estimate(run, machine).time.step_s,
+               seconds = step.stages > 1 ? in_stages(step, run, machine, whole_s) : whole_s;
   return {.seconds = seconds,
           .error = seconds / step.seconds() - 1,
           .range = machine.range_of(seconds)};
@@ -212,7 +242,8 @@ std::string table_head() {
 }
 
 std::string table_key(const PublishedStep& step) {
-  return fmt::format("| {} | {} | {} | {} | ", step.machine, step.program, step.model, step.grid);
+  return fmt::format("| {} | {} | {} | {} | ", step.machine, step.program, step.model,
+                     grid_cell(step));
 }
 
 std::string table_row(const PublishedStep& step, const PredictedStep& predicted) {

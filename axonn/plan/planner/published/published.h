@@ -35,10 +35,12 @@ struct PublishedStep {
   /// Whether a row that several experts of another node want travels there once.
   bool rows_once = false;
   bool sequence_parallel = true;
+  int stages = 1;               ///< of a pipeline, each with the grid's devices; 1: there is none
+  int stage_chunks = 1;         ///< into which the layers of a stage are divided (interleaving)
   int devices_per_node = 0;     ///< 0: as in the machine file
   double node_bytes_per_s = 0;  ///< likewise
 
-  int devices() const { return parse_grid(grid).ranks(); }
+  int devices() const { return stages * parse_grid(grid).ranks(); }
   double seconds() const { return static_cast<double>(batch * seq_len) / tokens_per_s / devices(); }
 };
 
@@ -66,8 +68,14 @@ struct PredictedStep {
   std::pair<double, double> range = {};  ///< of seconds, as the machine file states it
 };
 
-/// Predicts the step with its own settings and its program's habits.
+/// Predicts the step with its own settings and its program's habits. The p stages of a pipeline are
+/// taken to be equal: with m micro-batches and c chunks a stage they take (1 + (p - 1) / (c m)) / p
+/// of the time of all layers on the grid of one stage, and one way through the links and back
+/// (Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", 2021).
 PredictedStep predict(const PublishedSteps& all, const PublishedStep& step);
+/// The same on a machine other than machine_of(step).
+PredictedStep predict_on(const Machine& machine, const PublishedSteps& all,
+                         const PublishedStep& step);
 
 /// This program's fastest plan for the step's model, batch and devices; none if nothing fits.
 std::optional<Plan> best_plan(const PublishedSteps& all, const PublishedStep& step);
