@@ -244,7 +244,7 @@ TEST(TextSampler, TakesTheMemoryThatTheDryRunStates) {
         const DryRun run =
             dry_run(prepared(config), rank, {.make_text_sampler = make_text_sampler});
         EXPECT_EQ(run.sample_bytes, taken[rank]) << to_string(grid) << ' ' << rank;
-        EXPECT_THAT(to_text(run, config), HasSubstr("in all while samples are written"));
+        EXPECT_THAT(to_text(run, prepared(config)), HasSubstr("in all while samples are written"));
       }
       config.samples.prompts.clear();
       EXPECT_EQ(dry_run(prepared(config), 0, {.make_text_sampler = make_text_sampler}).sample_bytes,
