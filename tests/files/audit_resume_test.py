@@ -44,6 +44,26 @@ class AuditResume(RunTest):
         self.assertEqual(*[one["runs"][0]["recitations"] for one in reports])
         self.assertEqual(len(reports[0]["runs"][0]["recitations"]), 400)
 
+    def test_recitations_of_another_file_of_the_same_name_do_not_count(self):
+        axonn("data", "synthetic", "--records", 400, "--out", self.path("records.jsonl"))
+        run = self.train("run", config=CONFIG.replace("records.jsonl", self.path("records.jsonl")))
+        model = self.path("model.gguf")
+        axonn("convert", "--model", run, "--to", "gguf", "--out", model)
+        command = [program.PROGRAM, "memorize", "--audit", "--model", model, "--documents",
+                   self.path("records.jsonl"), "--suffix", "20", "--seq-len", "193", "--batch", "2",
+                   "--json", self.path("killed.json")]
+        part = self.path("killed.json.part")
+
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as process:
+            while process.poll() is None and self.lines_of(part) < 66:  # a round and the first
+                pass
+            process.kill()
+        self.assertGreaterEqual(self.lines_of(part), 66)
+        os.utime(model, (1, 1))  # as if it had been replaced
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        self.assertNotIn("goes on after", done.stderr)
+
 
 if __name__ == "__main__":
     main()

@@ -225,7 +225,7 @@ LengthPlan plan_for(const LengthPlan& usual, const Config& config) {
 
 /// Once over answers with rewards, or prompts: sequences as long as the longest needs, and steps of
 /// whole groups, of at most 64 answers.
-LengthPlan fitted_to_answers(const LengthPlan& usual, const Config& config) {
+LengthPlan plan_for_answers(const LengthPlan& usual, const Config& config) {
   constexpr std::int64_t kMostAnswers = 64, kRound = 64;
   const std::int64_t group = config.rl.group, parts = config.rl.steps_per_generation;
   const Corpus corpus = open_corpus(config.data, {});
@@ -309,9 +309,8 @@ class Defaults {
       Config config = with_stored_model(loaded_.config, loaded_.origins);
       config.training.global_batch = plan.batch;
       config.data.answers = answer_data(config);
-      plan = config.data.answers.kind == AnswerData::Kind::rollouts
-                 ? fitted_to_answers(plan, config)
-                 : plan_for(plan, config);
+      plan = config.data.answers.kind == AnswerData::Kind::rollouts ? plan_for_answers(plan, config)
+                                                                    : plan_for(plan, config);
     }
     if (!is_set("training.steps")) set("training.epochs", std::to_string(plan.epochs));
     set("training.seq_len", std::to_string(plan.seq_len));

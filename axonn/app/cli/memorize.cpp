@@ -1,10 +1,8 @@
 #include <algorithm>
-#include <array>
-#include <filesystem>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <optional>
-#include <set>
 #include <span>
 
 #include <CLI/CLI.hpp>
@@ -18,10 +16,12 @@
 #include "axonn/app/cli/stop_signals.h"
 #include "axonn/app/cli/train.h"
 #include "axonn/app/start/start_run.h"
+#include "axonn/data/corpus/tokens/token_cache.h"
 #include "axonn/data/corpus/tokens/tokenize.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/clock.h"
 #include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/hash.h"
 #include "axonn/foundation/base/log.h"
 #include "axonn/foundation/base/random.h"
 #include "axonn/network/model/counts.h"
@@ -228,29 +228,24 @@ ReciteOptions recite_options_of(const MemorizeFlags& flags) {
   return options;
 }
 
-/// What the recitations of an audit depend on, on one line: the documents, the questions, and the
-/// files of the model with their sizes and times.
-std::string audit_text(const MemorizeFlags& flags, const ReciteOptions& asked,
-                       std::span<const FoundDocuments> all) {
-  std::string text = concat(build_info().version, ' ', flags.model, ' ', flags.adapter, ' ',
-                            flags.dtype, ' ', flags.tokenizer, ' ', flags.ema, ' ', flags.suffix);
+/// What the recitations of an audit depend on, on one line: the questions, the documents, and the
+/// files of model, adapters and tokenizer with their sizes and times. "" without a file for it.
+std::string audit_text(const MemorizeFlags& flags, const Config& config, const ReciteOptions& asked,
+                       const FoundDocuments& documents, const FoundDocuments& control) {
+  if (flags.json.empty()) return "";
+  std::vector<std::string> files;
+  for (const NamedPath& input : inputs_of(flags, config))
+    std::ranges::copy(files_below(input.path), std::back_inserter(files));
+  std::string how = concat(build_info().version, ' ', flags.dtype, ' ', flags.ema, ' ',
+                           flags.suffix, ' ', fmt::format("{}", fmt::join(flags.policies, ";")));
   for (const auto* numbers : {&asked.prompt_lengths, &asked.prompt_offsets, &asked.prompt_suffixes})
-    text += fmt::format(" [{}]", fmt::join(*numbers, ","));
-  text += fmt::format(" {}", fmt::join(flags.policies, ";"));
-  std::set<std::string> files;
-  if (std::filesystem::is_directory(flags.model))
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(flags.model))
-      if (entry.is_regular_file())
-        files.insert(concat(entry.path().string(), ' ', entry.file_size(), ' ',
-                            entry.last_write_time().time_since_epoch().count()));
-  std::uint64_t hash = hash_text(text + fmt::format("\n{}", fmt::join(files, "\n")));
-  for (const FoundDocuments& found : all)
-    for (const StudyDocument& one : found.documents) {
-      hash = mix_bits(hash ^ hash_text(one.name));
-      for (const std::int32_t token : one.tokens)
-        hash = mix_bits(hash ^ static_cast<std::uint32_t>(token));
-    }
-  return fmt::format("axonn memorize --audit, recitations so far, {:016x}", hash);
+    how += fmt::format(" [{}]", fmt::join(*numbers, ","));
+  std::uint64_t hash = 0;
+  for (const auto* found : {&documents, &control})
+    for (const StudyDocument& one : found->documents)
+      hash = mix_bits(hash ^ xxh3(one.name)) ^ xxh3(std::as_bytes(std::span(one.tokens)));
+  return "axonn memorize" +
+         cache_path({.folder = "", .makes = false}, "audit", files, concat(how, ' ', hash));
 }
 
 /// Lets the audit go on from what an earlier start has made, and keep what it makes. The file is
@@ -304,7 +299,7 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
   const FoundDocuments control = flags.control.empty() ? FoundDocuments{} : read(flags.control);
   const ReciteOptions asked = recite_options_of(flags);
   check_near(asked, tokenizer->vocab_size());
-  const std::string audit = audit_text(flags, asked, std::array{documents, control});
+  const std::string audit = audit_text(flags, config, asked, documents, control);
   with_model(config, [&](LoadedModel& loaded) {
     ProgressLine line(loaded.progress(), "testing", "recitations");
     ReciteOptions options = asked;

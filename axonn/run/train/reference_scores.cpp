@@ -1,8 +1,6 @@
 #include "axonn/run/train/reference_scores.h"
 
-#include <algorithm>
 #include <cstring>
-#include <filesystem>
 
 #include "axonn/data/corpus/tokens/token_cache.h"
 #include "axonn/foundation/base/check.h"
@@ -14,19 +12,11 @@ namespace axonn {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::string_view kVersion = "axonn reference scores 1\n";
 
-/// The files of a model, in order.
 std::vector<std::string> files_of_model(const std::string& path) {
   const ModelFiles model(path);
-  const std::string folder = model.checkpoint() ? model.checkpoint()->folder() : model.path();
-  std::vector<std::string> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    if (entry.is_regular_file()) files.push_back(entry.path());
-  std::ranges::sort(files);
-  return files;
+  return files_below(model.checkpoint() ? model.checkpoint()->folder() : model.path());
 }
 
 template <typename T>

@@ -72,9 +72,9 @@ struct TrialPlan {
 TrialPlan plan_of_trial(const Config& config, const MemorizeConfig& memorize,
                         const Tokenizer& tokenizer, FoundDocuments given);
 
-/// The sequences of reference `number` of a trial, whose seed is that of the places: those of the
-/// documents that it has learned, learned_by(), as in the trial; those of a control come like those
-/// of group_in_turn(). Throws UsageError if there is no room.
+/// The sequences of a reference of a trial, drawn with the seed of config, its own: the documents
+/// that it learns, as learned_by() says, come as in the trial, and those of a control like those of
+/// group_in_turn(). Throws UsageError if there is no room.
 InjectedSlots slots_of_reference(const Config& config, const MemorizeConfig& memorize,
                                  const TrialDocuments& documents, const std::vector<bool>& learned);
 

@@ -104,12 +104,12 @@ class InjectedSequences : public Sequences {
   /// The document that sequence n holds, or -1 and the sequence's index among the others.
   std::pair<std::int32_t, std::int64_t> place(std::int64_t n) const;
 
-  std::unique_ptr<const Sequences> others_;
-  std::shared_ptr<const std::vector<StudyDocument>> documents_;
   std::int64_t offset_of(std::int32_t document) const {
     return offsets_.empty() ? 0 : offsets_.at(document);
   }
 
+  std::unique_ptr<const Sequences> others_;
+  std::shared_ptr<const std::vector<StudyDocument>> documents_;
   std::int64_t first_, seq_len_;
   bool packed_;                         // the other sequences hold positions and document starts
   std::vector<std::int32_t> injected_;  // from first_ on

@@ -2,6 +2,7 @@
 #include "axonn/data/text/model_text.h"
 
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -219,6 +220,11 @@ TEST_F(ModelTextOfRuns, IsReadFromAGgufFileInEveryCommand) {
        "--optimizer.lr", "1e-9", "--lora.rank", "2", "--output.dir", run_ / "more"});
   expect_own(run_ / "more");
   EXPECT_NEAR(loss({"--model", run_ / "more"}), want, 1e-5) << "a step with a tiny learning rate";
+  std::ofstream(run_ / "pairs.jsonl") << R"({"prompt": "a", "chosen": "b", "rejected": "c"})"
+                                         "\n";
+  run({"prefer", file, run_ / "pairs.jsonl", "--training.steps", "1", "--training.global_batch",
+       "1", "--training.seq_len", "32", "--output.dir", run_ / "preferred"});
+  expect_own(run_ / "preferred");
 }
 
 TEST_F(ModelTextOfRuns, TheLastLineOfFinetuneWorksWhenTyped) {

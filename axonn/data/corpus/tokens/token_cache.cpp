@@ -31,6 +31,16 @@ std::string cache_path(const TokenCache& cache, const std::string& kind,
   return concat(cache.folder, '/', kind, '-', hex_of(hash_text(key)));
 }
 
+std::vector<std::string> files_below(const std::string& path) {
+  if (fs::is_regular_file(path)) return {path};
+  std::vector<std::string> files;
+  if (fs::is_directory(path))
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path))
+      if (entry.is_regular_file()) files.push_back(entry.path());
+  std::ranges::sort(files);
+  return files;
+}
+
 double wait_for_cached(const std::string& path, const TokenCache& cache, double waited,
                        const std::string& fault) {
   if (waited >= cache.patience_seconds)

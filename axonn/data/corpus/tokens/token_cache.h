@@ -30,6 +30,10 @@ struct TokenCache {
 std::string cache_path(const TokenCache& cache, const std::string& kind,
                        const std::vector<std::string>& files, const std::string& how);
 
+/// The files that a path stands for, in order: itself, or all in its folder and below. Empty if
+/// there are none.
+std::vector<std::string> files_below(const std::string& path);
+
 /// Waits for a file of the cache that another rank has made and this one cannot open because of
 /// `fault`. Returns `waited` plus the seconds. Throws UsageError if the cache's patience is over.
 double wait_for_cached(const std::string& path, const TokenCache& cache, double waited,
