@@ -343,6 +343,8 @@ TEST_P(AdaptersOfOneLayer, LoadTheirBaseFromACheckpointWithoutAnF32Copy) {
   Config config{.model = with(peft())};
   config.training = {
       .steps = 1, .seq_len = 8, .global_batch = 8, .micro_batch = 1, .dtype = DType::bf16};
+  config.optimizer.lr = 1;
+  config.data.synthetic = 1;  // not read
   config.parallelism.set_grid({2, 2, 2, 1});
   run_ranks(8, [&](Communicator& world) {
     const auto base_of = [&](const std::string& path) {
