@@ -20,7 +20,7 @@ struct PackedRows {
         positions.push_back(static_cast<std::int32_t>(t - start));
       }
   }
-  RowPositions places() const { return {.positions = positions, .starts = starts}; }
+  RowPositions row_positions() const { return {.positions = positions, .starts = starts}; }
 };
 
 }  // namespace axonn::testing_support

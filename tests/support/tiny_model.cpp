@@ -28,10 +28,10 @@ std::int32_t random_token(const TinyRun& run, std::int64_t s, std::int64_t t) {
 Tokens random_tokens(const Context& ctx, const Model& model, const TinyRun& run, std::int64_t step,
                      int micro) {
   const GridShape& shape = ctx.grid.shape();
-  const std::int64_t each = run.sequences / (batch_places(shape) * run.accumulation);
-  const int place = ctx.grid.batch_place();
-  const std::int64_t first =
-      (run.repeat_batch ? 0 : step) * run.sequences + (place * run.accumulation + micro) * each;
+  const std::int64_t each = run.sequences / (batch_coordinates(shape) * run.accumulation);
+  const int coordinate = ctx.grid.batch_coordinate();
+  const std::int64_t first = (run.repeat_batch ? 0 : step) * run.sequences +
+                             (coordinate * run.accumulation + micro) * each;
   std::vector<std::int32_t> ids, targets;
   for (std::int64_t s = first; s < first + each; ++s) {
     for (std::int64_t t = 0; t < run.positions; ++t) {
@@ -42,9 +42,9 @@ Tokens random_tokens(const Context& ctx, const Model& model, const TinyRun& run,
   }
   const Rows rows{each, run.positions, first * run.positions};
   const PackedRows packed(first, rows);
-  RowPositions places = run.packed ? packed.places() : RowPositions{};
-  places.further = static_cast<int>(model.mtp_layers());
-  return make_tokens(ctx, ids, targets, rows, places);
+  RowPositions positions = run.packed ? packed.row_positions() : RowPositions{};
+  positions.further = static_cast<int>(model.mtp_layers());
+  return make_tokens(ctx, ids, targets, rows, positions);
 }
 
 /// The FNV-1a hash of the bits of this rank's piece of the weights.

@@ -7,7 +7,7 @@
 namespace axonn {
 
 bool RunSamples::read(double seconds) {
-  return file_.read([this] { places_.clear(); },
+  return file_.read([this] { offsets_.clear(); },
                     [this](std::string_view line, std::int64_t offset) { take(line, offset); },
                     seconds);
 }
@@ -16,25 +16,25 @@ void RunSamples::take(std::string_view line, std::int64_t offset) {
   const auto step = parse_run_step(line);
   if (!step || step->step < last_step()) return;
   const std::int64_t end = offset + std::ssize(line) + 1;
-  if (step->step > last_step()) places_.push_back({step->step, offset, end});
-  places_.back().to = end;
-  if (places_.size() <= kMostSteps) return;
-  for (std::size_t i = 1; 2 * i + 1 < places_.size(); ++i) places_[i] = places_[2 * i];
-  places_[places_.size() / 2] = places_.back();
-  places_.resize(places_.size() / 2 + 1);
+  if (step->step > last_step()) offsets_.push_back({step->step, offset, end});
+  offsets_.back().to = end;
+  if (offsets_.size() <= kMostSteps) return;
+  for (std::size_t i = 1; 2 * i + 1 < offsets_.size(); ++i) offsets_[i] = offsets_[2 * i];
+  offsets_[offsets_.size() / 2] = offsets_.back();
+  offsets_.resize(offsets_.size() / 2 + 1);
 }
 
 std::vector<std::int64_t> RunSamples::steps() const {
   std::vector<std::int64_t> all;
-  for (const Offset& place : places_) all.push_back(place.step);
+  for (const Offset& place : offsets_) all.push_back(place.step);
   return all;
 }
 
 std::vector<TextSample> RunSamples::at(std::int64_t step) const {
   std::vector<TextSample> samples;
-  if (places_.empty()) return samples;
-  auto place = std::ranges::upper_bound(places_, step, {}, &Offset::step);
-  if (place != places_.begin()) --place;
+  if (offsets_.empty()) return samples;
+  auto place = std::ranges::upper_bound(offsets_, step, {}, &Offset::step);
+  if (place != offsets_.begin()) --place;
   read_lines(file_.path(), place->from, place->to, [&](std::string_view line, std::int64_t) {
     TextSample sample = parse_sample(line);
     if (sample.step == place->step) samples.push_back(std::move(sample));

@@ -9,7 +9,7 @@
 
 namespace axonn {
 
-/// Follows the samples.jsonl of a run. Keeps the places of its steps, not their texts. Never
+/// Follows the samples.jsonl of a run. Keeps the offsets of its steps, not their texts. Never
 /// throws.
 class RunSamples {
  public:
@@ -25,7 +25,7 @@ class RunSamples {
   /// The steps that have samples, ascending.
   std::vector<std::int64_t> steps() const;
   /// The last step that has samples; 0: none.
-  std::int64_t last_step() const { return places_.empty() ? 0 : places_.back().step; }
+  std::int64_t last_step() const { return offsets_.empty() ? 0 : offsets_.back().step; }
   /// The samples of the last such step up to `step`, or of the first if that is later. Reads them
   /// from the file.
   std::vector<TextSample> at(std::int64_t step) const;
@@ -37,7 +37,7 @@ class RunSamples {
   void take(std::string_view line, std::int64_t offset);
 
   LineTail file_;
-  std::vector<Offset> places_;
+  std::vector<Offset> offsets_;
 };
 
 }  // namespace axonn

@@ -173,14 +173,14 @@ std::string command_to_try(const Config& config) {
 constexpr std::int64_t kMostTokens = 2048, kBatchOfFinetune = 8, kEpochsOfFinetune = 3;
 
 /// The length of a run.
-struct LengthPlan {
+struct RunLength {
   std::int64_t seq_len, batch, epochs;
 };
 
-/// The plan, or, if it makes fewer than a hundred steps of the config's few examples, which teach a
+/// The length, or, if it makes fewer than a hundred steps of the config's few examples, which teach a
 /// model nothing, one with sequences no longer than the longest example needs, then a smaller
 /// batch, then more epochs. Reads files of up to 32 MiB; larger ones have enough.
-LengthPlan plan_for(const LengthPlan& usual, const Config& config) {
+RunLength length_for(const RunLength& usual, const Config& config) {
   constexpr std::int64_t kMostBytes = std::int64_t{32} << 20, kEnoughSteps = 100, kMostEpochs = 10,
                          kRound = 64;
   std::int64_t bytes = 0, longest = 0;
@@ -190,7 +190,7 @@ LengthPlan plan_for(const LengthPlan& usual, const Config& config) {
   const DocumentRange& documents = corpus.train_documents;
   for (std::int64_t d = documents.begin; d < documents.end; ++d)
     longest = std::max(longest, documents.documents->size(d));
-  const std::int64_t places = batch_places(with_named_grid(config).parallelism.grid());
+  const std::int64_t coordinates = batch_coordinates(with_named_grid(config).parallelism.grid());
   if (config.data.answers.any()) {  // each is a sequence, and two documents
     const PairSequences pairs(documents, std::numeric_limits<std::int64_t>::max(), 0,
                               corpus.excess_length, config.data.answers);
@@ -203,29 +203,30 @@ LengthPlan plan_for(const LengthPlan& usual, const Config& config) {
     return PackedDocuments(documents, seq_len, 0, corpus.excess_length).count();
   };
   const std::int64_t usual_steps = sequences_of(usual.seq_len) * usual.epochs / usual.batch;
-  // Without places the grid is none, which is refused next.
-  if (usual_steps >= kEnoughSteps || places < 1) return usual;
-  LengthPlan plan = usual;
-  plan.seq_len = std::min(plan.seq_len, (longest + kRound - 1) / kRound * kRound);
-  const std::int64_t sequences = sequences_of(plan.seq_len);
-  const auto steps = [&] { return sequences * plan.epochs / plan.batch; };
+  // Without coordinates the grid is none, which is refused next.
+  if (usual_steps >= kEnoughSteps || coordinates < 1) return usual;
+  RunLength length = usual;
+  length.seq_len = std::min(length.seq_len, (longest + kRound - 1) / kRound * kRound);
+  const std::int64_t sequences = sequences_of(length.seq_len);
+  const auto steps = [&] { return sequences * length.epochs / length.batch; };
   // Labelled answers are compared with those of their batch.
   const bool shrinks = config.data.answers.kind != AnswerData::Kind::labels;
-  while (shrinks && plan.batch % (2 * places) == 0 && steps() < kEnoughSteps) plan.batch /= 2;
-  while (plan.epochs < kMostEpochs && steps() < kEnoughSteps) ++plan.epochs;
+  while (shrinks && length.batch % (2 * coordinates) == 0 && steps() < kEnoughSteps)
+    length.batch /= 2;
+  while (length.epochs < kMostEpochs && steps() < kEnoughSteps) ++length.epochs;
   if (speaks_for_all())
     std::cerr << fmt::format(
         "note: {} examples make {} steps with sequences of {} tokens, {} a step, and {} epochs; "
         "with the usual {}, {} and {} they would make {}\n",
         (documents.end - documents.begin) / (config.data.answers.any() ? 2 : 1), steps(),
-        plan.seq_len, plan.batch, plan.epochs, usual.seq_len, usual.batch, usual.epochs,
+        length.seq_len, length.batch, length.epochs, usual.seq_len, usual.batch, usual.epochs,
         usual_steps);
-  return plan;
+  return length;
 }
 
 /// Once over answers with rewards, or prompts: sequences as long as the longest needs, and steps of
 /// whole groups, of at most 64 answers.
-LengthPlan plan_for_answers(const LengthPlan& usual, const Config& config) {
+RunLength length_for_answers(const RunLength& usual, const Config& config) {
   constexpr std::int64_t kMostAnswers = 64, kRound = 64;
   const std::int64_t group = config.rl.group, parts = config.rl.steps_per_generation;
   const Corpus corpus = open_corpus(config.data, {});
@@ -301,20 +302,21 @@ class Defaults {
 
   /// Sets the sequences, the batch and the epochs, by the data if the user leaves all of them open.
   void fill_length(std::int64_t longest) {
-    LengthPlan plan{longest, kBatchOfFinetune, kEpochsOfFinetune};
+    RunLength length{longest, kBatchOfFinetune, kEpochsOfFinetune};
     const std::array keys{"training.seq_len", "training.global_batch", "training.epochs",
                           "training.steps"};
     const bool open = std::ranges::none_of(keys, [&](const char* key) { return is_set(key); });
     if (open && !loaded_.config.data.jsonl.empty() && !loaded_.config.parallelism.automatic()) {
       Config config = with_stored_model(loaded_.config, loaded_.origins);
-      config.training.global_batch = plan.batch;
+      config.training.global_batch = length.batch;
       config.data.answers = answer_data(config);
-      plan = config.data.answers.kind == AnswerData::Kind::rollouts ? plan_for_answers(plan, config)
-                                                                    : plan_for(plan, config);
+      length = config.data.answers.kind == AnswerData::Kind::rollouts
+                   ? length_for_answers(length, config)
+                   : length_for(length, config);
     }
-    if (!is_set("training.steps")) set("training.epochs", std::to_string(plan.epochs));
-    set("training.seq_len", std::to_string(plan.seq_len));
-    set("training.global_batch", std::to_string(plan.batch));
+    if (!is_set("training.steps")) set("training.epochs", std::to_string(length.epochs));
+    set("training.seq_len", std::to_string(length.seq_len));
+    set("training.global_batch", std::to_string(length.batch));
   }
 
   void fill_adapters() {

@@ -81,26 +81,26 @@ std::string verify_folder(const ForgetFlags& flags) { return flags.out + "-verif
 
 std::int64_t tokens_of(const ForgottenDocument& document) {
   std::int64_t tokens = 0;
-  for (const auto& spans : document.places)
+  for (const auto& spans : document.occurrences)
     for (const Span& span : spans) tokens += span.end - span.begin;
   return tokens;
 }
 
-std::int64_t places_of(const ForgottenDocument& document) {
-  std::int64_t places = 0;
-  for (const auto& spans : document.places) places += std::ssize(spans);
-  return places;
+std::int64_t occurrences_of(const ForgottenDocument& document) {
+  std::int64_t occurrences = 0;
+  for (const auto& spans : document.occurrences) occurrences += std::ssize(spans);
+  return occurrences;
 }
 
 void print(const ForgetPlan& plan, const ForgetFlags& flags, bool examples) {
-  std::int64_t places = 0, tokens = 0;
+  std::int64_t occurrences = 0, tokens = 0;
   for (const ForgottenDocument& document : plan.documents) {
-    places += places_of(document);
+    occurrences += occurrences_of(document);
     tokens += tokens_of(document);
   }
   for (const std::string& warning : plan.warnings) std::cerr << "warning: " << warning << '\n';
   std::cout << fmt::format("documents    {}, in {} places of the data{}\n", plan.documents.size(),
-                           format_count(places),
+                           format_count(occurrences),
                            examples ? "" : ", " + format_count(tokens) + " tokens");
   if (!plan.first) {
     std::cout << "first read   by none of the " << plan.steps
@@ -123,7 +123,7 @@ void print(const ForgetPlan& plan, const ForgetFlags& flags, bool examples) {
 
 /// Where the run goes on if its folder has checkpoints of it, and begins at `from` ("": anew)
 /// otherwise; then a folder that holds another run is refused.
-RunPlace place_in(const std::string& folder, const std::string& from, const LoadedConfig& loaded) {
+RunOutput place_in(const std::string& folder, const std::string& from, const LoadedConfig& loaded) {
   const auto there = config_in(folder);
   const bool same = there && there->config.data.forget == loaded.config.data.forget;
   return {folder, same && has_checkpoint(folder + "/checkpoints") ? "auto" : from};
@@ -131,7 +131,7 @@ RunPlace place_in(const std::string& folder, const std::string& from, const Load
 
 /// Trains from the plan's checkpoint and, to verify, anew. Returns the exit code of train.
 int run_without(LoadedConfig loaded, const ForgetPlan& plan, const ForgetFlags& flags) {
-  const RunPlace place = place_in(flags.out, plan.checkpoint, loaded);
+  const RunOutput place = place_in(flags.out, plan.checkpoint, loaded);
   loaded.config.output.dir = place.folder;
   loaded.config.checkpoint.resume = place.resume;
   TrainFlags how;
@@ -149,11 +149,11 @@ nlohmann::json to_json(const std::string& checkpoint) {
 }
 
 nlohmann::json to_json(const ForgottenDocument& document) {
-  auto places = nlohmann::json::array();
-  for (std::size_t stream = 0; stream < document.places.size(); ++stream)
-    for (const Span& span : document.places[stream])
-      places.push_back({stream, span.begin, span.end});
-  return {{"name", document.name}, {"xxh3", document.hash}, {"places", std::move(places)}};
+  auto occurrences = nlohmann::json::array();
+  for (std::size_t stream = 0; stream < document.occurrences.size(); ++stream)
+    for (const Span& span : document.occurrences[stream])
+      occurrences.push_back({stream, span.begin, span.end});
+  return {{"name", document.name}, {"xxh3", document.hash}, {"places", std::move(occurrences)}};
 }
 
 /// The record of what was done.

@@ -9,7 +9,7 @@
 namespace axonn {
 
 /// Where a run writes to, and what it resumes: values of output.dir and checkpoint.resume.
-struct RunPlace {
+struct RunOutput {
   std::string folder, resume;
 };
 
@@ -18,8 +18,8 @@ struct TrainFlags {
   bool print = false, dry = false;
   int rank = 0;           ///< whose memory a dry run reports
   std::string note = {};  ///< printed once the config has turned out to be one that can be trained
-  /// The same run again, at other places, one after the other by the same ranks.
-  std::vector<RunPlace> again = {};
+  /// The same run again, with other outputs, one after the other by the same ranks.
+  std::vector<RunOutput> again = {};
 };
 void add_train_flags(CLI::App& app, TrainFlags& flags);
 

@@ -43,7 +43,7 @@ class Answer {
     bool begun = false;
     std::int64_t offset = 0;  // characters before the next token
     CharacterCount characters = {};
-    /// Of a response: tokens whose place in the answer is not known yet, and the bytes of all.
+    /// Of a response: tokens whose position in the answer is not known yet, and the bytes of all.
     std::deque<PlacedToken> unplaced = {};
     std::size_t bytes = 0;
     DecodeOptions decoding = {};

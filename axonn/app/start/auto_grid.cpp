@@ -40,12 +40,12 @@ std::optional<Plan> earlier_choice(const Config& config, int ranks) {
   const std::string resumed = resume_path(config);
   if (resumed.empty()) return std::nullopt;
   Config earlier = stored_config(CheckpointReader(resumed));
-  const std::int64_t places = batch_places(earlier.parallelism.grid());
+  const std::int64_t coordinates = batch_coordinates(earlier.parallelism.grid());
   if (earlier.training.micro_batch == 0)
-    earlier.training.micro_batch = largest_micro_batch(earlier.training, places);
+    earlier.training.micro_batch = largest_micro_batch(earlier.training, coordinates);
   const std::int64_t micro = earlier.training.micro_batch;
   if (earlier.parallelism.grid().ranks() != ranks || micro == 0 ||
-      batch_share(config.training.global_batch, places) % micro != 0)
+      batch_share(config.training.global_batch, coordinates) % micro != 0)
     return std::nullopt;
   Plan plan = plan_of(earlier);
   if (config.parallelism.keep_weights != KeepWeights::none)

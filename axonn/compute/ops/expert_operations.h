@@ -81,12 +81,12 @@ struct RouteCounts {
 
 /// The order of the R · k copies of rows that experts compute: by expert, then by row.
 struct ExpertOrder {
-  View places;  ///< (R, k) i32: the place of the copy of row r for expert ids[r][j]
-  View counts;  ///< (1, E) i32: copies of each expert
-  View ids;     ///< (R, k) i32, below E, different within a row
+  View copy_rows;  ///< (R, k) i32: the row of the copy of row r for expert ids[r][j]
+  View counts;     ///< (1, E) i32: copies of each expert
+  View ids;        ///< (R, k) i32, below E, different within a row
 
   static constexpr std::string_view kName = "expert_order";
-  auto operands() const { return std::array{places, counts, ids}; }
+  auto operands() const { return std::array{copy_rows, counts, ids}; }
   void run(auto launch, const Checker& check) const;
 };
 
@@ -113,40 +113,40 @@ struct ExpertFactorTerms {
   void run(auto launch, const Checker& check) const;
 };
 
-/// Copies each row to its k places: out[places[r][j]] = inp[r].
+/// Copies each row to its k copies: out[copy_rows[r][j]] = inp[r].
 struct SpreadRows {
-  View out;     ///< (R · k, C) T
-  View inp;     ///< (R, C) T
-  View places;  ///< (R, k) i32: each number below R · k once
+  View out;        ///< (R · k, C) T
+  View inp;        ///< (R, C) T
+  View copy_rows;  ///< (R, k) i32: each number below R · k once
 
   static constexpr std::string_view kName = "spread_rows";
-  auto operands() const { return std::array{out, inp, places}; }
+  auto operands() const { return std::array{out, inp, copy_rows}; }
   void run(auto launch, const Checker& check) const;
 };
 
-/// out[r] = sum over j, ascending, of weights[r][j] · inp[places[r][j]], in f32, rounded once.
+/// out[r] = sum over j, ascending, of weights[r][j] · inp[copy_rows[r][j]], in f32, rounded once.
 struct CombineRows {
   View out;           ///< (R, C) T
   View inp;           ///< (R · k, C) T
-  View places;        ///< (R, k) i32: each number below R · k once
+  View copy_rows;     ///< (R, k) i32: each number below R · k once
   View weights = {};  ///< (R, k) f32; or empty: all are 1, which is the gradient of SpreadRows
 
   static constexpr std::string_view kName = "combine_rows";
-  auto operands() const { return std::array{out, inp, places, weights}; }
+  auto operands() const { return std::array{out, inp, copy_rows, weights}; }
   void run(auto launch, const Checker& check) const;
 };
 
 /// The gradients of CombineRows with weights, on a piece of each row.
 struct CombineRowsBackward {
-  View d_inp;      ///< (R · k, C) T, may be inp: d_inp[places[r][j]] = weights[r][j] · d_out[r]
-  View d_weights;  ///< (R, k) f32: the sum of d_out[r] · inp[places[r][j]] over these columns
+  View d_inp;  ///< (R · k, C) T, may be inp: d_inp[copy_rows[r][j]] = weights[r][j] · d_out[r]
+  View d_weights;  ///< (R, k) f32: the sum of d_out[r] · inp[copy_rows[r][j]] over these columns
   View d_out;      ///< (R, C) T
   View inp;        ///< (R · k, C) T
-  View places;     ///< (R, k) i32
+  View copy_rows;  ///< (R, k) i32
   View weights;    ///< (R, k) f32
 
   static constexpr std::string_view kName = "combine_rows_backward";
-  auto operands() const { return std::array{d_inp, d_weights, d_out, inp, places, weights}; }
+  auto operands() const { return std::array{d_inp, d_weights, d_out, inp, copy_rows, weights}; }
   void run(auto launch, const Checker& check) const;
 };
 

@@ -147,16 +147,16 @@ struct OrderBlocks {
 /// Where rows of sequences of two branches lie if each sequence becomes two, of one branch each:
 /// the first has the rows in their order; the second has those that both branches begin with, then
 /// the second branch, then all others. Each row has a copy in either, R rows of sequences of T.
-struct BranchPlaces {
-  View places;    ///< (R, 2) i32: of the copies among 2·R rows, those of a sequence together
+struct BranchCopies {
+  View copy_rows;  ///< (R, 2) i32: of the copies among 2·R rows, those of a sequence together
   View weights;   ///< (R, 2) f32: 1 for the copy that lies in the row's own branch, 0 for the other
   View starts;    ///< (1, 2·R) i32: the first position that a copy sees: 0 in its own branch, or
                   ///< its own position if it lies in the other one, or in none
   View branches;  ///< (1, 3·B) i32: of each sequence the number of rows that both branches begin
                   ///< with, the row where the second branch goes on, and the row after its end
 
-  static constexpr std::string_view kName = "branch_places";
-  auto operands() const { return std::array{places, weights, starts, branches}; }
+  static constexpr std::string_view kName = "branch_copies";
+  auto operands() const { return std::array{copy_rows, weights, starts, branches}; }
   void run(auto launch, const Checker& check) const;
 };
 
@@ -223,7 +223,7 @@ struct XieluBackward {
 };
 
 /// Sets elements of a piece of a value to 0 at random. The choice depends only on the key and on
-/// the element's place in the whole value.
+/// the element's index in the whole value.
 struct Dropout {
   View out;                    ///< (R, C) T, may be inp
   View inp;                    ///< (R, C) T
@@ -533,7 +533,7 @@ using RowwiseOperation = std::variant<
     ops::Transpose, ops::CausalConvolution, ops::CausalConvolutionWeights, ops::DeltaGates,
     ops::DeltaGatesBackward, ops::DeltaRule, ops::DeltaRuleBackward, ops::KeepHeads,
     ops::ChunkStarts, ops::CopyHeads, ops::AddSinks, ops::SinkTerms, ops::OrderBlocks,
-    ops::BranchPlaces, ops::Swiglu, ops::SwigluBackward, ops::Xielu, ops::XieluBackward,
+    ops::BranchCopies, ops::Swiglu, ops::SwigluBackward, ops::Xielu, ops::XieluBackward,
     ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add, ops::Activation, ops::ActivationBackward,
     ops::Multiply, ops::Scale, ops::AddNumber, ops::ScaleByNumber, ops::SoftCap,
     ops::SoftCapBackward, ops::Cast, ops::Dequantize, ops::ColumnSum, ops::Route,

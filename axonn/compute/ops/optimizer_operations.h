@@ -244,7 +244,7 @@ struct DecodeDynamic {
 };
 
 /// Rounds a part of a matrix to one of the two nearest bf16, the nearer one more often, so that the
-/// mean over many keys is the value. The choice depends only on the key and on the element's place.
+/// mean over many keys is the value. The choice depends only on the key and on the element's index.
 struct RoundAtRandom {
   View out;                    ///< (R, C) bf16
   View inp;                    ///< (R, C) f32

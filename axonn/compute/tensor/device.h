@@ -67,7 +67,7 @@ class Work {
     virtual ~State() = default;
     virtual void wait() = 0;
     virtual bool done() = 0;
-    /// Where wait() waits now: on the host, or a place in the compute stream's work.
+    /// Where wait() waits now: on the host, or an event in the compute stream's work.
     virtual Moment moment();
     /// When a device began and ended the collective, if it noted that.
     virtual std::optional<std::pair<Moment, Moment>> span();

@@ -23,8 +23,8 @@ class Tape {
   /// Records a pause: here, backward gives the other lanes their turns before this one continues.
   void pause() { entries_.emplace_back(Pause()); }
 
-  /// Reserves a place in this tape for steps that are recorded later. Backward runs them when it
-  /// reaches that place.
+  /// Reserves a position in this tape for steps that are recorded later. Backward runs them when it
+  /// reaches that position.
   std::shared_ptr<Tape> branch();
 
   /// Lane i of the current set of lanes. Recording a step on the tape itself ends the set: the step

@@ -5,10 +5,11 @@
 
 namespace axonn {
 
-/// The most sequences of a batch that one of so many places computes: the batch over the places,
-/// rounded up. Each place has as many, but the last ones, which have fewer or none.
-constexpr std::int64_t batch_share(std::int64_t batch, std::int64_t places) {
-  return batch / places + (batch % places != 0 ? 1 : 0);
+/// The most sequences of a batch that one of so many coordinates computes: the batch over the
+/// coordinates, rounded up. Each coordinate has as many, but the last ones, which have fewer or
+/// none.
+constexpr std::int64_t batch_share(std::int64_t batch, std::int64_t coordinates) {
+  return batch / coordinates + (batch % coordinates != 0 ? 1 : 0);
 }
 
 /// A part of a run with a batch of its own.
@@ -18,12 +19,12 @@ struct BatchStage {
 };
 
 /// Whether some batch is filled up with padding: is no multiple of `unit`, the sequences of a
-/// micro-batch on all places.
+/// micro-batch on all coordinates.
 bool any_padded(const std::vector<BatchStage>& stages, std::int64_t unit);
 
 /// The batch of each step of a run, and the sequences that the run has consumed before it. The
 /// sequences consumed decide the batch, so that a run that resumes with other stages continues
-/// with the batch of its place.
+/// with the batch of its coordinate.
 class BatchStages {
  public:
   /// `until` must rise from stage to stage; that of the last stage, which has no end, is ignored.

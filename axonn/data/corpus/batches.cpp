@@ -26,15 +26,16 @@ Batches::Batches(std::vector<BatchSource> sources, const BatchOptions& options)
       stages_(stages_of(options)),
       done_(sources_.size()) {
   const BatchOptions& o = options_;
-  AXONN_CHECK(o.seq_len > 0 && o.micro_batch > 0 && o.place >= 0 && o.place < o.places,
-              "Batches: sequences of ", o.seq_len, " tokens in micro-batches of ", o.micro_batch,
-              " for coordinate ", o.place, " of ", o.places);
+  AXONN_CHECK(
+      o.seq_len > 0 && o.micro_batch > 0 && o.coordinate >= 0 && o.coordinate < o.coordinates,
+      "Batches: sequences of ", o.seq_len, " tokens in micro-batches of ", o.micro_batch,
+      " for coordinate ", o.coordinate, " of ", o.coordinates);
   AXONN_CHECK(
       !sources_.empty() && (sources_.size() == 1 || o.end == 0) &&
           std::ranges::is_sorted(sources_, std::less(), &BatchSource::first_step),
       "Batches: ", sources_.size(),
       " sources; want at least one, sorted by first_step, and end = 0 if there are several");
-  may_pad_ = any_padded(stages_of(options), o.micro_batch * o.places);
+  may_pad_ = any_padded(stages_of(options), o.micro_batch * o.coordinates);
 }
 
 Batches::~Batches() { end_reading(); }
@@ -90,7 +91,7 @@ std::int64_t Batches::steps() const {
 
 std::int64_t Batches::sequences_here(std::int64_t n) const {
   const std::int64_t micro_batches =
-      batch_share(batch_of(n), options_.micro_batch * options_.places);
+      batch_share(batch_of(n), options_.micro_batch * options_.coordinates);
   return micro_batches * options_.micro_batch * source_of(n).in_one;
 }
 

@@ -54,9 +54,9 @@ struct BatchOptions {
   std::int64_t global_batch = 0;  ///< sequences of a step
   /// Batches in place of global_batch. Empty: global_batch in all steps.
   std::vector<BatchStage> stages = {};
-  std::int64_t micro_batch = 0;  ///< sequences of a micro-batch
-  int further = 0;               ///< MicroBatch::further
-  int place = 0, places = 1;     ///< this (z, data) coordinate and their number
+  std::int64_t micro_batch = 0;         ///< sequences of a micro-batch
+  int further = 0;                      ///< MicroBatch::further
+  int coordinate = 0, coordinates = 1;  ///< this (z, data) coordinate and their number
   /// If positive: sequences from this number on have no targets, and steps() covers those before
   /// it. 0: steps have no end.
   std::int64_t end = 0;
@@ -101,7 +101,7 @@ class Batches {
   /// The number of the first sequence of step n that this coordinate has; padding from that of the
   /// next step on.
   std::int64_t first_here(std::int64_t n) const {
-    return first_of(n) + options_.place * sequences_here(n);
+    return first_of(n) + options_.coordinate * sequences_here(n);
   }
   /// The number of the next sequence of source s before step n. Throws Error if there is no source.
   std::int64_t done(std::size_t s, std::int64_t n) const;
@@ -141,7 +141,7 @@ class Batches {
   std::vector<BatchSource> sources_;
   BatchOptions options_;
   BatchStages stages_;
-  bool may_pad_ = false;  // some stage's batch is no multiple of micro_batch · places
+  bool may_pad_ = false;  // some stage's batch is no multiple of micro_batch · coordinates
   std::int64_t first_step_ = 0;
   std::vector<std::int64_t> done_;  // before first_step_, of each source
   std::mutex lock_;

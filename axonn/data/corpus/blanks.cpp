@@ -39,7 +39,7 @@ std::vector<Span> joined_spans(std::vector<Span> spans) {
 }
 
 bool ForgottenDocument::found() const {
-  return std::ranges::any_of(places, [](const auto& spans) { return !spans.empty(); });
+  return std::ranges::any_of(occurrences, [](const auto& spans) { return !spans.empty(); });
 }
 
 // A hash of the last `width` tokens, rolled on token by token (Karp and Rabin, 1987), finds where a
@@ -48,8 +48,8 @@ std::vector<std::vector<std::int64_t>> find_passages(
     const TokenSource& source, Span within, std::span<const std::vector<std::int32_t>> passages) {
   constexpr std::int64_t kAtOnce = 1 << 20, kWidest = 64;
   constexpr std::uint64_t kBase = 0x9e3779b97f4a7c15;
-  std::vector<std::vector<std::int64_t>> places(passages.size());
-  if (passages.empty() || within.begin >= within.end) return places;
+  std::vector<std::vector<std::int64_t>> occurrences(passages.size());
+  if (passages.empty() || within.begin >= within.end) return occurrences;
   std::int64_t width = kWidest, longest = 0;
   for (const auto& passage : passages) {
     AXONN_CHECK(!passage.empty(), "find_passages: a passage has no tokens");
@@ -80,7 +80,7 @@ std::vector<std::vector<std::int64_t>> find_passages(
       if (after > source.size() || at >= within.end || after <= within.begin) continue;
       whole.resize(passage.size());
       source.read(at, whole);
-      if (whole == passage) places[start->second].push_back(at);
+      if (whole == passage) occurrences[start->second].push_back(at);
     }
   };
   std::uint64_t hash = 0;
@@ -95,7 +95,7 @@ std::vector<std::vector<std::int64_t>> find_passages(
       if (i - begin >= width - 1 && may_start[hash >> 48]) compare(i + 1 - width, hash);
     }
   }
-  return places;
+  return occurrences;
 }
 
 }  // namespace axonn

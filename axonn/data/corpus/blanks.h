@@ -40,7 +40,7 @@ struct ForgottenDocument {
   std::string name;  ///< "document 3 of FILE"
   std::string hash;  ///< of its tokens, 16 hex digits
   /// For each stream of the corpus, the tokens of its source; or, of examples, their numbers.
-  std::vector<std::vector<Span>> places = {};
+  std::vector<std::vector<Span>> occurrences = {};
   bool found() const;
 };
 

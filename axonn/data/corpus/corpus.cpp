@@ -394,13 +394,13 @@ Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
 }
 
 std::string fingerprint(const Corpus& corpus) {
-  constexpr std::int64_t kPlaces = 64, kTokens = 64;
+  constexpr std::int64_t kSamples = 64, kTokens = 64;
   std::string key;
   const auto add = [&](const std::vector<std::int32_t>& tokens) {
     key += hex_of(xxh3(std::as_bytes(std::span(tokens))));
   };
   const auto spread = [](std::int64_t i, std::int64_t most) {  // of 0 to most
-    return most / (kPlaces - 1) * i + most % (kPlaces - 1) * i / (kPlaces - 1);
+    return most / (kSamples - 1) * i + most % (kSamples - 1) * i / (kSamples - 1);
   };
   for (const TokenStream& stream : corpus.train) {
     if (stream.source->grows()) {  // whoever writes it decides what it holds, and how much
@@ -409,7 +409,7 @@ std::string fingerprint(const Corpus& corpus) {
     }
     key += concat(stream.size(), ' ', stream.weight, ' ');
     std::vector<std::int32_t> tokens(std::min(stream.size(), kTokens));
-    for (std::int64_t i = 0; i < kPlaces; ++i) {
+    for (std::int64_t i = 0; i < kSamples; ++i) {
       stream.source->read(stream.begin + spread(i, stream.size() - std::ssize(tokens)), tokens);
       add(tokens);
     }
@@ -417,7 +417,7 @@ std::string fingerprint(const Corpus& corpus) {
   const auto& [documents, begin, end, blanks] = corpus.train_documents;
   if (begin < end) {
     key += concat(begin, ' ', end, ' ', documents->tokens(), ' ');
-    for (std::int64_t i = 0; i < kPlaces; ++i) {
+    for (std::int64_t i = 0; i < kSamples; ++i) {
       add(documents->coded(begin + spread(i, end - begin - 1)));
     }
   }

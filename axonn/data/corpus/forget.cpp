@@ -64,14 +64,15 @@ std::vector<NamedTokens> read_examples(const DataConfig& config, const Corpus& c
   return examples;
 }
 
-/// Sets the places of documents in the streams of a corpus.
+/// Sets the occurrences of documents in the streams of a corpus.
 void find_texts(const std::vector<Tokens>& passages, const Corpus& corpus,
                 std::vector<ForgottenDocument>& documents) {
   for (const TokenStream& stream : corpus.train) {
-    const auto places = find_passages(*stream.source, {stream.begin, stream.end}, passages);
+    const auto occurrences = find_passages(*stream.source, {stream.begin, stream.end}, passages);
     for (std::size_t d = 0; d < passages.size(); ++d) {
-      auto& spans = documents[d].places.emplace_back();
-      for (const std::int64_t at : places[d]) spans.push_back({at, at + std::ssize(passages[d])});
+      auto& spans = documents[d].occurrences.emplace_back();
+      for (const std::int64_t at : occurrences[d])
+        spans.push_back({at, at + std::ssize(passages[d])});
     }
   }
 }
@@ -92,7 +93,7 @@ void find_examples(const std::vector<Tokens>& wanted, const Corpus& corpus,
       one->second.push_back({d, d + 1});
   }
   for (std::size_t d = 0; d < wanted.size(); ++d)
-    documents[d].places.push_back(found.at(wanted[d]));
+    documents[d].occurrences.push_back(found.at(wanted[d]));
 }
 
 std::shared_ptr<const Blanks> blanks_of(std::vector<Span> spans, const Corpus& corpus) {
@@ -141,11 +142,12 @@ std::span<const ForgottenDocument> forgotten_of(const Corpus& corpus) {
 
 Corpus with_blanks(Corpus corpus, const std::function<bool(const ForgottenDocument&)>& which) {
   if (!corpus.forgotten) return corpus;
-  const auto blanks = [&](std::size_t place) {
+  const auto blanks = [&](std::size_t occurrence) {
     std::vector<Span> spans;
     for (const ForgottenDocument& document : *corpus.forgotten)
       if (which(document))
-        spans.insert(spans.end(), document.places[place].begin(), document.places[place].end());
+        spans.insert(spans.end(), document.occurrences[occurrence].begin(),
+                     document.occurrences[occurrence].end());
     return blanks_of(std::move(spans), corpus);
   };
   if (corpus.train_documents.documents) corpus.train_documents.blanks = blanks(0);

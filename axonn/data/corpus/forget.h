@@ -13,8 +13,8 @@ namespace axonn {
 /// Leaves the documents of data.forget out of the training data (Blanks): finds all their exact
 /// copies, also within longer texts, and sets Corpus::forgotten and the blanks of streams or
 /// examples. A document is one of data.text, without the tokens that begin and end it, or, beside
-/// data.jsonl, an example. Documents that are found nowhere stay in `forgotten` without places: see
-/// refuse_unknown_documents(). Validation data stay as they are.
+/// data.jsonl, an example. Documents that are found nowhere stay in `forgotten` without
+/// occurrences: see refuse_unknown_documents(). Validation data stay as they are.
 ///
 /// Reads all training data once. Throws UsageError for a document without tokens, or with too few
 /// to be told from other text, for data that are still being written, without a tokenizer, or for

@@ -126,8 +126,8 @@ Blend::Blend(std::span<const double> weights) : in_period_(weights.size()) {
 
 Blend::Draw Blend::draw(std::int64_t n) const {
   const auto period = std::ssize(source_);
-  const std::int64_t turn = n / period, place = n % period;
-  return {source_[place], turn * in_period_[source_[place]] + earlier_[place]};
+  const std::int64_t turn = n / period, slot = n % period;
+  return {source_[slot], turn * in_period_[source_[slot]] + earlier_[slot]};
 }
 
 Sampler::Sampler(const std::vector<TokenStream>& streams, const SamplerOptions& options)
@@ -147,7 +147,7 @@ void Sampler::add(std::unique_ptr<const Sequences> sequences, const SamplerOptio
       {std::move(sequences), Random(options.seed, concat("data/order/", sources_.size()))});
 }
 
-std::pair<const Sequences&, std::int64_t> Sampler::place(std::int64_t n) const {
+std::pair<const Sequences&, std::int64_t> Sampler::locate(std::int64_t n) const {
   AXONN_CHECK(n >= 0, "sample ", n, " was asked for; samples count from 0");
   const auto [source, earlier] = blend_.draw(n);
   const auto& [sequences, orders] = sources_[source];
@@ -159,11 +159,11 @@ std::pair<const Sequences&, std::int64_t> Sampler::place(std::int64_t n) const {
 }
 
 void Sampler::read(std::int64_t n, Sequence& to) const {
-  const auto [sequences, m] = place(n);
+  const auto [sequences, m] = locate(n);
   sequences.read(m, to);
 }
 
-std::int64_t Sampler::own_number(std::int64_t n) const { return place(n).second; }
+std::int64_t Sampler::own_number(std::int64_t n) const { return locate(n).second; }
 
 std::vector<std::string> Sampler::notes() const {
   std::vector<std::string> all;
@@ -178,17 +178,17 @@ bool Sampler::counts_by_reading() const {
 }
 
 bool Sampler::forgets(std::int64_t n) const {
-  const auto [sequences, m] = place(n);
+  const auto [sequences, m] = locate(n);
   return sequences.forgets(m);
 }
 
 Sequences::Size Sampler::size(std::int64_t n) const {
-  const auto [sequences, m] = place(n);
+  const auto [sequences, m] = locate(n);
   return sequences.size(m);
 }
 
 std::string Sampler::where(std::int64_t n) const {
-  const auto [sequences, m] = place(n);
+  const auto [sequences, m] = locate(n);
   return sequences.where(m);
 }
 

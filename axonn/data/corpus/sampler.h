@@ -110,7 +110,7 @@ struct SamplerOptions {
 
 /// Defines the order of training samples. Sample n is a function of the sequences, the options and
 /// n alone, so a resumed run and every grid see the same samples. n counts the samples of all
-/// ranks: n = step * global_batch + place in the batch. The Blend of the weights chooses the
+/// ranks: n = step * global_batch + index in the batch. The Blend of the weights chooses the
 /// source; every sequence of a source comes once per epoch, in an order fixed by seed and epoch.
 class Sampler : public Sequences {
  public:
@@ -137,7 +137,7 @@ class Sampler : public Sequences {
   };
   void add(std::unique_ptr<const Sequences> sequences, const SamplerOptions& options);
   /// The source of sample n, and the sample's number there.
-  std::pair<const Sequences&, std::int64_t> place(std::int64_t n) const;
+  std::pair<const Sequences&, std::int64_t> locate(std::int64_t n) const;
 
   Blend blend_;
   bool shuffle_;

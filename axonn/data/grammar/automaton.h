@@ -11,8 +11,8 @@
 namespace axonn {
 
 /// Reads texts byte by byte and says which may go on, for expressions with rules: a
-/// nondeterministic automaton with a node for each place in an expression, and a stack of the
-/// places to return to from rules (Thompson, 1968, with calls).
+/// nondeterministic automaton with a node for each position in an expression, and a stack of the
+/// positions to return to from rules (Thompson, 1968, with calls).
 ///
 /// Everything is bounded: an expression has at most kMostNodes nodes, a stack kMostDepth, the
 /// stacks of a state kMostKept, and what goes beyond while a text is read is dropped. So no text is

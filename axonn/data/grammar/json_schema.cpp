@@ -92,67 +92,67 @@ class SchemaCompiler {
  public:
   SchemaCompiler(const Schema& root, Rules& rules) : root_(root), rules_(rules), json_(rules) {}
 
-  ExpressionPtr compile(const Schema& schema, const std::string& place) {
+  ExpressionPtr compile(const Schema& schema, const std::string& location) {
     if (schema == true || (schema.is_object() && schema.empty())) return json_.value;
-    if (!schema.is_object()) fault(place, "wanted an object, or true");
-    const Keyword* chooser = check_keywords(schema, place);
+    if (!schema.is_object()) fault(location, "wanted an object, or true");
+    const Keyword* chooser = check_keywords(schema, location);
     if (chooser) {
       const Schema& of = schema[std::string(chooser->name)];
-      const std::string there = concat(place, '/', chooser->name);
+      const std::string there = concat(location, '/', chooser->name);
       if (chooser->name == "$ref") return reference(of, there);
       return choice(of, there, chooser->name == "allOf");
     }
-    if (schema.contains("const")) return literals({schema["const"]}, schema, place);
+    if (schema.contains("const")) return literals({schema["const"]}, schema, location);
     if (schema.contains("enum")) {
-      if (!schema["enum"].is_array()) fault(place, "enum is no list");
-      return literals({schema["enum"].begin(), schema["enum"].end()}, schema, place);
+      if (!schema["enum"].is_array()) fault(location, "enum is no list");
+      return literals({schema["enum"].begin(), schema["enum"].end()}, schema, location);
     }
     std::vector<ExpressionPtr> parts;
-    for (const std::string& type : types_of(schema, place))
-      parts.push_back(of_type(type, schema, place));
+    for (const std::string& type : types_of(schema, location))
+      parts.push_back(of_type(type, schema, location));
     return either(std::move(parts));
   }
 
  private:
   template <typename... Parts>
-  [[noreturn]] static void fault(const std::string& place, const Parts&... parts) {
-    refuse("the schema at ", printable(place.substr(0, 200)), ": ", parts...);
+  [[noreturn]] static void fault(const std::string& location, const Parts&... parts) {
+    refuse("the schema at ", printable(location.substr(0, 200)), ": ", parts...);
   }
 
   /// Refuses unknown keywords, and others beside one that chooses between schemas, which is
   /// returned.
-  static const Keyword* check_keywords(const Schema& schema, const std::string& place) {
+  static const Keyword* check_keywords(const Schema& schema, const std::string& location) {
     const Keyword* chooser = nullptr;
     std::string_view other;
     for (const auto& [key, value] : schema.items()) {
       const auto found = std::ranges::find(kKeywords, key, &Keyword::name);
       if (found == std::end(kKeywords)) {
         if (key.starts_with("x-")) continue;
-        fault(place, "the keyword '", printable(key.substr(0, kLongestShown)),
+        fault(location, "the keyword '", printable(key.substr(0, kLongestShown)),
               "' is not supported");
       }
       const bool chooses = key == "anyOf" || key == "oneOf" || key == "allOf" || key == "$ref";
-      if (chooses && chooser) fault(place, key, " beside ", chooser->name, " is not supported");
+      if (chooses && chooser) fault(location, key, " beside ", chooser->name, " is not supported");
       if (chooses) chooser = &*found;
       if (!chooses && found->types != "-") other = found->name;
     }
     if (chooser && !other.empty())
-      fault(place, other, " beside ", chooser->name, " is not supported");
+      fault(location, other, " beside ", chooser->name, " is not supported");
     return chooser;
   }
 
   /// The types that a schema allows: those it states, or that its keywords are about.
-  static std::vector<std::string> types_of(const Schema& schema, const std::string& place) {
+  static std::vector<std::string> types_of(const Schema& schema, const std::string& location) {
     std::vector<std::string> types;
     if (schema.contains("type")) {
       const Schema& type = schema["type"];
       for (const Schema& each : type.is_array() ? type : Schema::array({type})) {
         if (!each.is_string() ||
             std::ranges::find(kTypes, each.get<std::string>()) == std::end(kTypes))
-          fault(place, "type: wanted object, array, string, number, integer, boolean or null");
+          fault(location, "type: wanted object, array, string, number, integer, boolean or null");
         types.push_back(each);
       }
-      if (types.empty()) fault(place, "type: no types");
+      if (types.empty()) fault(location, "type: no types");
       return types;
     }
     std::string_view about;
@@ -166,11 +166,12 @@ class SchemaCompiler {
     return {std::string(about)};
   }
 
-  ExpressionPtr of_type(const std::string& type, const Schema& schema, const std::string& place) {
-    if (type == "object") return object(schema, place);
-    if (type == "array") return array(schema, place);
-    if (type == "string") return string(schema, place);
-    if (type == "number" || type == "integer") return number(schema, place, type == "integer");
+  ExpressionPtr of_type(const std::string& type, const Schema& schema,
+                        const std::string& location) {
+    if (type == "object") return object(schema, location);
+    if (type == "array") return array(schema, location);
+    if (type == "string") return string(schema, location);
+    if (type == "number" || type == "integer") return number(schema, location, type == "integer");
     return type == "boolean" ? json_.boolean : json_.null;
   }
 
@@ -184,38 +185,38 @@ class SchemaCompiler {
   }
 
   static ExpressionPtr literals(const std::vector<Schema>& values, const Schema& schema,
-                                const std::string& place) {
+                                const std::string& location) {
     for (const auto& [key, value] : schema.items())
       if (key != "enum" && key != "const" && key != "type")
         if (const auto found = std::ranges::find(kKeywords, key, &Keyword::name);
             found != std::end(kKeywords) && found->types != "-")
-          fault(place, key, " beside enum or const is not supported");
+          fault(location, key, " beside enum or const is not supported");
     if (schema.contains("enum") && schema.contains("const"))
-      fault(place, "enum beside const is not supported");
+      fault(location, "enum beside const is not supported");
     std::vector<std::string> texts;
     const auto types =
-        schema.contains("type") ? types_of(schema, place) : std::vector<std::string>();
+        schema.contains("type") ? types_of(schema, location) : std::vector<std::string>();
     for (const Schema& value : values)
       if (types.empty() ||
           std::ranges::any_of(types, [&](const std::string& type) { return is_of(value, type); }))
         texts.push_back(value.dump());
-    if (texts.empty()) fault(place, "no value is allowed");
+    if (texts.empty()) fault(location, "no value is allowed");
     return any_text(std::move(texts));
   }
 
-  ExpressionPtr choice(const Schema& of, const std::string& place, bool single) {
-    if (!of.is_array() || of.empty()) fault(place, "wanted a list of schemas");
-    if (single && of.size() > 1) fault(place, "allOf of several schemas is not supported");
+  ExpressionPtr choice(const Schema& of, const std::string& location, bool single) {
+    if (!of.is_array() || of.empty()) fault(location, "wanted a list of schemas");
+    if (single && of.size() > 1) fault(location, "allOf of several schemas is not supported");
     std::vector<ExpressionPtr> parts;
     for (std::size_t i = 0; i < of.size(); ++i)
-      parts.push_back(compile(of[i], concat(place, '/', i)));
+      parts.push_back(compile(of[i], concat(location, '/', i)));
     return either(std::move(parts));
   }
 
   /// A rule for each schema that is referred to, so that schemas may be recursive.
-  ExpressionPtr reference(const Schema& to, const std::string& place) {
+  ExpressionPtr reference(const Schema& to, const std::string& location) {
     if (!to.is_string() || !to.get_ref<const std::string&>().starts_with('#'))
-      fault(place, "only references into the schema, which begin with #, are supported");
+      fault(location, "only references into the schema, which begin with #, are supported");
     const std::string text = to;
     const auto [found, added] = references_.try_emplace(text, 0);
     if (!added) return use_of(found->second);
@@ -224,69 +225,70 @@ class SchemaCompiler {
     try {
       schema = &root_.at(Schema::json_pointer(text.substr(1)));
     } catch (const nlohmann::json::exception&) {
-      fault(place, "there is no ", printable(text.substr(0, kLongestShown)));
+      fault(location, "there is no ", printable(text.substr(0, kLongestShown)));
     }
-    if (++depth_ > kMostReferences) fault(place, "references nest deeper than ", kMostReferences);
+    if (++depth_ > kMostReferences)
+      fault(location, "references nest deeper than ", kMostReferences);
     rules_.set(rule, compile(*schema, text));
     --depth_;
     return use_of(rule);
   }
 
   static std::int64_t count(const Schema& schema, const char* key, std::int64_t otherwise,
-                            const std::string& place) {
+                            const std::string& location) {
     if (!schema.contains(key)) return otherwise;
     const Schema& value = schema[key];
     if (!value.is_number() || !is_of(value, "integer") || value < 0 || value > kMostCount)
-      fault(place, key, ": wanted a whole number from 0 to ", kMostCount);
+      fault(location, key, ": wanted a whole number from 0 to ", kMostCount);
     return value.get<std::int64_t>();
   }
 
   static void check_order(const char* least_key, std::int64_t least, std::int64_t most,
-                          const std::string& place) {
+                          const std::string& location) {
     if (most != GrammarExpression::kUnbounded && least > most)
-      fault(place, least_key, ": it is more than the most");
+      fault(location, least_key, ": it is more than the most");
   }
 
-  ExpressionPtr string(const Schema& schema, const std::string& place) {
-    const std::int64_t least = count(schema, "minLength", 0, place),
-                       most = count(schema, "maxLength", GrammarExpression::kUnbounded, place);
+  ExpressionPtr string(const Schema& schema, const std::string& location) {
+    const std::int64_t least = count(schema, "minLength", 0, location),
+                       most = count(schema, "maxLength", GrammarExpression::kUnbounded, location);
     const bool bounded = least > 0 || most >= 0;
     const auto quoted = [](ExpressionPtr inner) {
       return in_order({literal("\""), std::move(inner), literal("\"")});
     };
-    check_order("minLength", least, most, place);
+    check_order("minLength", least, most, location);
     if (schema.contains("pattern") + schema.contains("format") + bounded > 1)
-      fault(place, "of pattern, format and lengths, one is supported at a time");
+      fault(location, "of pattern, format and lengths, one is supported at a time");
     if (bounded) return quoted(repeated(json_.character, least, most));
     if (schema.contains("pattern")) {
-      if (!schema["pattern"].is_string()) fault(place, "pattern: wanted a text");
-      return quoted(pattern(schema["pattern"].get<std::string>(), true, place));
+      if (!schema["pattern"].is_string()) fault(location, "pattern: wanted a text");
+      return quoted(pattern(schema["pattern"].get<std::string>(), true, location));
     }
     if (!schema.contains("format")) return json_.string;
     for (const auto& [name, of] : kFormats)
-      if (schema["format"] == name) return quoted(pattern(of, false, place));
-    fault(place, "format: supported are date, time, date-time, uuid, email and ipv4");
+      if (schema["format"] == name) return quoted(pattern(of, false, location));
+    fault(location, "format: supported are date, time, date-time, uuid, email and ipv4");
   }
 
-  ExpressionPtr pattern(std::string_view text, bool searches, const std::string& place) {
+  ExpressionPtr pattern(std::string_view text, bool searches, const std::string& location) {
     try {
       return regex(text, rules_, {.searches = searches, .write = json_character_of});
     } catch (const UsageError& error) {
-      fault(place, "pattern: ", error.what());
+      fault(location, "pattern: ", error.what());
     }
   }
 
-  ExpressionPtr number(const Schema& schema, const std::string& place, bool whole) {
+  ExpressionPtr number(const Schema& schema, const std::string& location, bool whole) {
     NumberBounds bounds;
     const auto read = [&](const char* key, bool low, bool excluded) {
       if (!schema.contains(key)) return;
       constexpr double kMost = 1e15;
       const Schema& value = schema[key];
       if (!value.is_number() || std::abs(value.get<double>()) > kMost)
-        fault(place, key, ": wanted a number from -1e15 to 1e15");
+        fault(location, key, ": wanted a number from -1e15 to 1e15");
       const double real = value;
       if (!whole && std::trunc(real) != real)
-        fault(place, key, ": for numbers with fractions, whole bounds alone are supported");
+        fault(location, key, ": for numbers with fractions, whole bounds alone are supported");
       auto bound = static_cast<std::int64_t>(low ? std::ceil(real) : std::floor(real));
       if (whole && excluded && static_cast<double>(bound) == real) bound += low ? 1 : -1;
       auto& now = low ? bounds.least : bounds.most;
@@ -303,58 +305,59 @@ class SchemaCompiler {
     try {
       return whole ? whole_between(bounds) : number_between(bounds);
     } catch (const UsageError& error) {
-      fault(place, error.what());
+      fault(location, error.what());
     }
   }
 
-  ExpressionPtr array(const Schema& schema, const std::string& place) {
-    const std::int64_t least = count(schema, "minItems", 0, place),
-                       most = count(schema, "maxItems", GrammarExpression::kUnbounded, place);
-    check_order("minItems", least, most, place);
+  ExpressionPtr array(const Schema& schema, const std::string& location) {
+    const std::int64_t least = count(schema, "minItems", 0, location),
+                       most = count(schema, "maxItems", GrammarExpression::kUnbounded, location);
+    check_order("minItems", least, most, location);
     const bool closed = schema.contains("items") && schema["items"] == false;
     ExpressionPtr one = json_.value;
     if (schema.contains("items") && !closed)
-      one = rules_.add(compile(schema["items"], place + "/items"));
-    if (schema.contains("prefixItems")) return tuple(schema, place);
-    if (closed && least > 0) fault(place, "minItems: items are false");
+      one = rules_.add(compile(schema["items"], location + "/items"));
+    if (schema.contains("prefixItems")) return tuple(schema, location);
+    if (closed && least > 0) fault(location, "minItems: items are false");
     return json_.list('[', one, ']', least, closed ? 0 : most);
   }
 
   /// A list of exactly the items of prefixItems.
-  ExpressionPtr tuple(const Schema& schema, const std::string& place) {
+  ExpressionPtr tuple(const Schema& schema, const std::string& location) {
     const Schema& items = schema["prefixItems"];
-    if (!items.is_array() || items.empty()) fault(place, "prefixItems: wanted a list of schemas");
+    if (!items.is_array() || items.empty())
+      fault(location, "prefixItems: wanted a list of schemas");
     const auto size = static_cast<std::int64_t>(items.size());
-    const std::int64_t least = count(schema, "minItems", size, place),
-                       most = count(schema, "maxItems", size, place);
+    const std::int64_t least = count(schema, "minItems", size, location),
+                       most = count(schema, "maxItems", size, location);
     if (least > size || most < size)
-      fault(place, "minItems and maxItems beside prefixItems: its number of items is supported");
+      fault(location, "minItems and maxItems beside prefixItems: its number of items is supported");
     std::vector<ExpressionPtr> parts{literal("[")};
     for (std::size_t i = 0; i < items.size(); ++i) {
       if (i > 0) parts.push_back(literal(","));
       parts.push_back(json_.space);
-      parts.push_back(compile(items[i], concat(place, "/prefixItems/", i)));
+      parts.push_back(compile(items[i], concat(location, "/prefixItems/", i)));
     }
     parts.push_back(json_.space);
     parts.push_back(literal("]"));
     return in_order(std::move(parts));
   }
 
-  ExpressionPtr object(const Schema& schema, const std::string& place) {
+  ExpressionPtr object(const Schema& schema, const std::string& location) {
     const Schema none = Schema::object();
     const Schema& properties = schema.contains("properties") ? schema["properties"] : none;
-    if (!properties.is_object()) fault(place, "properties: wanted an object");
+    if (!properties.is_object()) fault(location, "properties: wanted an object");
     std::set<std::string> required;
     if (schema.contains("required")) {
-      if (!schema["required"].is_array()) fault(place, "required: wanted a list of names");
+      if (!schema["required"].is_array()) fault(location, "required: wanted a list of names");
       for (const Schema& name : schema["required"]) {
         if (!name.is_string() || !properties.contains(name.get<std::string>()))
-          fault(place, "required: ", printable(name.dump().substr(0, kLongestShown)),
+          fault(location, "required: ", printable(name.dump().substr(0, kLongestShown)),
                 " is not in properties");
         required.insert(name);
       }
     }
-    if (!properties.empty()) return members(properties, required, place);
+    if (!properties.empty()) return members(properties, required, location);
     const bool given = schema.contains("additionalProperties");
     if (given && schema["additionalProperties"] == false)
       return json_.list('{', json_.null, '}', 0, 0);
@@ -362,22 +365,22 @@ class SchemaCompiler {
     return json_.list(
         '{',
         rules_.add(json_.member(json_.string, compile(schema["additionalProperties"],
-                                                      place + "/additionalProperties"))),
+                                                      location + "/additionalProperties"))),
         '}');
   }
 
-  /// Members in order. A rule for each place says what may follow there.
+  /// Members in order. A rule for each position says what may follow there.
   ExpressionPtr members(const Schema& properties, const std::set<std::string>& required,
-                        const std::string& place) {
+                        const std::string& location) {
     std::vector<ExpressionPtr> ones;
     std::vector<bool> needed;
     for (const auto& [key, schema] : properties.items()) {
       if (schema == false) {
-        if (required.contains(key)) fault(place, "a required property is false");
+        if (required.contains(key)) fault(location, "a required property is false");
         continue;
       }
-      ones.push_back(rules_.add(json_.member(literal(Schema(key).dump()),
-                                             compile(schema, concat(place, "/properties/", key)))));
+      ones.push_back(rules_.add(json_.member(
+          literal(Schema(key).dump()), compile(schema, concat(location, "/properties/", key)))));
       needed.push_back(required.contains(key));
     }
     ExpressionPtr rest = literal("");  // after a member

@@ -13,7 +13,7 @@ namespace axonn {
 /// exclusiveMaximum (of numbers with fractions: whole ones). Annotations are passed over. Members
 /// come in the order of `properties`. What the schema leaves open may be narrower than it allows:
 /// an object has no other members than its properties unless it has none. Throws UsageError that
-/// names any other keyword, with its place.
+/// names any other keyword, with its location.
 ExpressionPtr json_schema(const std::string& schema, Rules& rules);
 
 }  // namespace axonn

@@ -32,7 +32,7 @@ class PatternReader {
   PatternReader(std::string_view text, const char* what, Rules& rules, WriteCharacters write);
   virtual ~PatternReader() = default;
 
-  /// Throws UsageError with the place.
+  /// Throws UsageError with the location.
   template <typename... Parts>
   [[noreturn]] void fault(const Parts&... parts) const {
     if (text_.find('\n') == text_.npos) refuse(what_, ", at byte ", at_ + 1, ": ", parts...);

@@ -13,7 +13,7 @@
 
 /// The GGUF file, version 3, little-endian: "GGUF", the version, the numbers of tensors and of
 /// keys; the keys with their types and values; for each tensor its name, sizes (the fastest first),
-/// type and place in the data; then the data, each tensor at a multiple of 32 bytes. Source:
+/// type and offset in the data; then the data, each tensor at a multiple of 32 bytes. Source:
 /// ggml-org/ggml, docs/gguf.md.
 
 namespace axonn {

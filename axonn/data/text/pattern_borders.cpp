@@ -15,7 +15,7 @@ namespace axonn {
 struct PatternBorders::Part {
   bool empty = true;      ///< it may match nothing
   bool skippable = true;  ///< the same, in every text and if the parts after it fail otherwise
-  Places first = {}, last = {}, sure = {};
+  Positions first = {}, last = {}, sure = {};
 };
 
 class PatternBorders::Reader {
@@ -47,9 +47,10 @@ class PatternBorders::Reader {
     while (!failed_ && !rest_.empty() && rest_[0] != '|' && rest_[0] != ')') {
       const Part part = repeated(caseless);
       connect(all.last, part.first);
-      all.sure = (all.skippable ? part.sure : Places()) | (part.skippable ? all.sure : Places());
+      all.sure =
+          (all.skippable ? part.sure : Positions()) | (part.skippable ? all.sure : Positions());
       if (all.empty) all.first |= part.first;
-      all.last = part.last | (part.empty ? all.last : Places());
+      all.last = part.last | (part.empty ? all.last : Positions());
       all.empty &= part.empty;
       all.skippable &= part.skippable;
     }
@@ -86,7 +87,7 @@ class PatternBorders::Reader {
     return possessive ? rigid(part) : part;
   }
 
-  /// A group, or one place.
+  /// A group, or one position.
   Part single(bool caseless) {
     if (take("(?!") || take("(?=")) {
       return {.empty = true, .skippable = false, .first = group(caseless).first};
@@ -97,7 +98,7 @@ class PatternBorders::Reader {
     if (rest_.starts_with("(?") || rest_.starts_with("(*")) return fail();
     if (take("(")) return group(caseless);
     const std::size_t bytes = place_bytes();
-    return bytes == 0 ? fail() : place(bytes, caseless);
+    return bytes == 0 ? fail() : position(bytes, caseless);
   }
 
   Part group(bool caseless) {
@@ -112,7 +113,7 @@ class PatternBorders::Reader {
     return part;
   }
 
-  /// The bytes of the place at the front: a class, an escape or a character. 0: unknown.
+  /// The bytes of the position at the front: a class, an escape or a character. 0: unknown.
   std::size_t place_bytes() const {
     const char c = rest_[0];
     if (c == '[') {
@@ -134,7 +135,7 @@ class PatternBorders::Reader {
     return end;
   }
 
-  Part place(std::size_t bytes, bool caseless) {
+  Part position(std::size_t bytes, bool caseless) {
     const std::string text(rest_.substr(0, bytes));
     rest_.remove_prefix(bytes);
     const auto [known, added] = known_.try_emplace({text, caseless}, borders_.sets_.size());
@@ -149,13 +150,13 @@ class PatternBorders::Reader {
       borders_.sets_.emplace_back(code, [code](const void*) { pcre2_code_free(code); });
     }
     if (borders_.set_of_.size() == borders_.follow_.size()) return fail();
-    Places one;
+    Positions one;
     one.set(borders_.set_of_.size());
     borders_.set_of_.push_back(known->second);
     return {.empty = false, .skippable = false, .first = one, .last = one, .sure = one};
   }
 
-  void connect(const Places& from, const Places& to) {
+  void connect(const Positions& from, const Positions& to) {
     for (std::size_t i = 0; i < borders_.set_of_.size(); ++i)
       if (from[i]) borders_.follow_[i] |= to;
   }
@@ -180,7 +181,7 @@ class PatternBorders::Reader {
 
 PatternBorders::PatternBorders(std::string_view pattern) { Reader(*this, pattern).run(); }
 
-PatternBorders::Places PatternBorders::places_of(std::string_view character) const {
+PatternBorders::Positions PatternBorders::positions_of(std::string_view character) const {
   const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> data(
       pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
   std::vector<bool> in_set(sets_.size());
@@ -188,22 +189,22 @@ PatternBorders::Places PatternBorders::places_of(std::string_view character) con
     in_set[i] = pcre2_match(static_cast<const pcre2_code*>(sets_[i].get()),
                             reinterpret_cast<PCRE2_SPTR>(character.data()), character.size(), 0, 0,
                             data.get(), nullptr) > 0;
-  Places places;
-  for (std::size_t i = 0; i < set_of_.size(); ++i) places[i] = in_set[set_of_[i]];
-  return places;
+  Positions positions;
+  for (std::size_t i = 0; i < set_of_.size(); ++i) positions[i] = in_set[set_of_[i]];
+  return positions;
 }
 
 bool PatternBorders::always(std::string_view left, std::string_view right) const {
-  return sure_.any() && (places_of(right) & sure_).any() && apart(left, right);
+  return sure_.any() && (positions_of(right) & sure_).any() && apart(left, right);
 }
 
 bool PatternBorders::never_contains(std::string_view character) const {
-  return known_ && places_of(character).none();
+  return known_ && positions_of(character).none();
 }
 
 bool PatternBorders::apart(std::string_view left, std::string_view right) const {
   if (!known_) return false;
-  const Places of_right = places_of(right), of_left = places_of(left);
+  const Positions of_right = positions_of(right), of_left = positions_of(left);
   for (std::size_t i = 0; i < set_of_.size(); ++i)
     if (of_left[i] && (follow_[i] & of_right).any()) return false;
   return true;

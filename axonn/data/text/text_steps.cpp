@@ -150,18 +150,18 @@ std::optional<Neighbours> neighbours(std::string_view text, std::size_t at) {
   const Utf8Front left = utf8_front(text.substr(begin)), right = utf8_front(rest);
   if (left.kind != Kind::complete || left.bytes != at - begin || right.kind != Kind::complete)
     return std::nullopt;
-  Neighbours place{std::string(text.substr(begin, left.bytes)),
-                   std::string(rest.substr(0, right.bytes))};
+  Neighbours beside{std::string(text.substr(begin, left.bytes)),
+                    std::string(rest.substr(0, right.bytes))};
   if (const std::string_view next = rest.substr(right.bytes); !next.empty())
     if (const Utf8Front after = utf8_front(next); after.kind == Kind::complete)
-      place.after = next.substr(0, after.bytes);
-  return place;
+      beside.after = next.substr(0, after.bytes);
+  return beside;
 }
 
 namespace {
 
-/// A step of which only the characters beside the place decide what they become. Returns false if
-/// that is uncertain.
+/// A step of which only the characters beside the position decide what they become. Returns false
+/// if that is uncertain.
 bool change_side(const TextStep& step, std::string& side) {
   using Kind = TextStep::Kind;
   std::string buffer;
@@ -194,14 +194,14 @@ bool change_side(const TextStep& step, std::string& side) {
 
 }  // namespace
 
-std::optional<Neighbours> changed(std::span<const TextStep> steps, const Neighbours& place) {
-  Neighbours result = place;
+std::optional<Neighbours> changed(std::span<const TextStep> steps, const Neighbours& beside) {
+  Neighbours result = beside;
   bool replaced = false;
   for (const TextStep& step : steps) {
     if (const auto form = form_of(step)) {
-      if (replaced || !begins_apart(place.left) || !begins_apart(place.right) ||
-          !begins_apart(place.after) || !stays_normal(place.left, *form) ||
-          !stays_normal(place.right, *form))
+      if (replaced || !begins_apart(beside.left) || !begins_apart(beside.right) ||
+          !begins_apart(beside.after) || !stays_normal(beside.left, *form) ||
+          !stays_normal(beside.right, *form))
         return std::nullopt;
     } else if (step.kind == TextStep::Kind::replace_matches) {
       if (!step.replacer->spares(result.left, result.right)) return std::nullopt;
@@ -238,9 +238,9 @@ void AddedTokenBorders::add(std::string_view content, const AddedToken::Sides& s
   if (sides.single_word) single_.emplace(content.substr(0, utf8_front(content).bytes));
 }
 
-bool AddedTokenBorders::forbid(const Neighbours& place) const {
-  return pairs_.contains(place.left, place.right) || last_.contains(place.left) ||
-         (take_space_ && is_space(code_point(place.left))) || single_.contains(place.right);
+bool AddedTokenBorders::forbid(const Neighbours& beside) const {
+  return pairs_.contains(beside.left, beside.right) || last_.contains(beside.left) ||
+         (take_space_ && is_space(code_point(beside.left))) || single_.contains(beside.right);
 }
 
 std::string with_spaces(std::string_view token) {

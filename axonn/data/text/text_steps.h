@@ -49,7 +49,7 @@ class AddedTokenFinder {
   /// Contents must be different, not empty, and at most kMostBytes long.
   void add(std::string_view content, std::int32_t token, const AddedToken::Sides& sides = {});
 
-  /// The first match; the longest of several at one place.
+  /// The first match; the longest of several at one position.
   std::optional<Match> find(std::string_view text) const;
 
   /// Calls on_piece(piece, before) for the text between added tokens, and on_token(token).
@@ -147,18 +147,18 @@ using TextBuffers = std::array<std::string, 2>;
 std::string_view apply_steps(std::span<const TextStep> steps, std::string_view text, Before before,
                              TextBuffers& buffers);
 
-/// The characters beside a place in a text.
+/// The characters beside a position in a text.
 struct Neighbours {
   std::string left, right;
   std::string after = {};  ///< the character after right; empty at the end of well-formed text
 };
 
-/// Empty if a character beside the place is not well-formed UTF-8, or there is none.
+/// Empty if a character beside the position is not well-formed UTF-8, or there is none.
 std::optional<Neighbours> neighbours(std::string_view text, std::size_t at);
 
-/// The characters beside the place after the steps have changed the text; empty unless the text on
-/// both sides is changed independently and these characters do not depend on any others.
-std::optional<Neighbours> changed(std::span<const TextStep> steps, const Neighbours& place);
+/// The characters beside the position after the steps have changed the text; empty unless the text
+/// on both sides is changed independently and these characters do not depend on any others.
+std::optional<Neighbours> changed(std::span<const TextStep> steps, const Neighbours& beside);
 
 /// The pairs of characters that follow each other in some strings.
 class CharacterPairs {
@@ -177,7 +177,7 @@ class CharacterPairs {
 class AddedTokenBorders {
  public:
   void add(std::string_view content, const AddedToken::Sides& sides = {});
-  bool forbid(const Neighbours& place) const;
+  bool forbid(const Neighbours& beside) const;
 
  private:
   CharacterPairs pairs_;

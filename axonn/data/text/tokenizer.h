@@ -78,9 +78,10 @@ class Tokenizer {
   /// folders.
   std::uint64_t fingerprint() const { return fingerprint_; }
 
-  /// The first place at or after `wanted` where the text can be cut so that both pieces, the second
-  /// one encoded with `continues`, give the tokens of the whole. text.size() if no place is known
-  /// to be one. Whether a place is one depends on the few characters around it, of any script.
+  /// The first position at or after `wanted` where the text can be cut so that both pieces, the
+  /// second one encoded with `continues`, give the tokens of the whole. text.size() if no position
+  /// is known to be one. Whether a position is one depends on the few characters around it, of any
+  /// script.
   std::size_t cut(std::string_view text, std::size_t wanted) const;
 
   /// Appends the tokens of the text.
@@ -140,7 +141,7 @@ std::string tokenizer_folder(const std::string& tokenizer);
 /// Opens a tokenizer. "bytes": each of the 256 bytes is a token, and none ends a text. Otherwise a
 /// folder with tokenizer.json (preferred), with vocab.json and merges.txt, or with tokenizer.model;
 /// or one such file; or a GGUF file. Files that define the tokenizer "bytes", as convert writes
-/// them, give that. Throws UsageError with the file, the place in it, and the fault.
+/// them, give that. Throws UsageError with the file, the location in it, and the fault.
 std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& bytes_or_path);
 
 }  // namespace axonn

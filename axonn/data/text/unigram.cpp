@@ -56,7 +56,7 @@ std::int32_t Unigram::find(std::string_view piece) const {
   return node ? node->token : -1;
 }
 
-/// Tries each piece that begins at a place, or else its character as an unknown one.
+/// Tries each piece that begins at a position, or else its character as an unknown one.
 void Unigram::take_best(std::string_view word, std::size_t at, Scratch& best) const {
   const double before = best[at].score;
   const auto offer = [&](std::size_t end, double score, std::int32_t token) {

@@ -14,7 +14,7 @@ namespace axonn {
 /// White_Space, \d is Nd, inside and outside of classes; \p{...} are the characters of this
 /// program's own tables, pattern_classes.h; {,m} is {0,m}) or refused: other escapes of letters
 /// (\w, \b, \h, \v, ...), ^, $, look-behind and other uncommon groups, classes within classes, and
-/// a possessive {n,m}+. Throws UsageError with `where` and the place in the pattern.
+/// a possessive {n,m}+. Throws UsageError with `where` and the location in the pattern.
 std::string to_pcre2(std::string_view pattern, const std::string& where);
 
 /// Cuts text into words by a pattern: each match is a word, and so is the text between two matches.

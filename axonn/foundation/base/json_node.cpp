@@ -90,9 +90,9 @@ struct JsonNode::Step {
   std::string key;
   std::int64_t index;
 
-  std::string place() const {
+  std::string location() const {
     if (!parent) return key;
-    const std::string before = parent->parent ? parent->place() : parent->place() + ": ";
+    const std::string before = parent->parent ? parent->location() : parent->location() + ": ";
     if (index >= 0) return concat(before, '[', index, ']');
     return concat(before, parent->parent ? "." : "", printable(key.substr(0, 80)));
   }
@@ -108,7 +108,7 @@ JsonNode JsonNode::child(const void* value, std::string key, std::int64_t index)
           std::make_shared<const Step>(Step{step_, std::move(key), index}), asked_};
 }
 
-std::string JsonNode::place() const { return step_->place(); }
+std::string JsonNode::location() const { return step_->location(); }
 
 bool JsonNode::is_null() const { return json_of(value_).is_null(); }
 bool JsonNode::is_object() const { return json_of(value_).is_object(); }

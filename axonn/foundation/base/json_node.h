@@ -15,9 +15,9 @@ namespace axonn {
 
 class AskedKeys;
 
-/// A value in a JSON file with its place for messages, "FILE: model.unk_token". A missing member is
-/// null. Cheap to copy; keeps the values of the whole file alive. It remembers which members were
-/// looked up, so that none is passed over unnoticed. Throws UsageError with its place.
+/// A value in a JSON file with its location for messages, "FILE: model.unk_token". A missing member
+/// is null. Cheap to copy; keeps the values of the whole file alive. It remembers which members
+/// were looked up, so that none is passed over unnoticed. Throws UsageError with its location.
 class JsonNode {
  public:
   /// Parses the text of a file. Memory: a few times the text. Throws UsageError with the file and,
@@ -57,12 +57,12 @@ class JsonNode {
   std::string got() const;
 
   /// "FILE: model.unk_token".
-  std::string place() const;
+  std::string location() const;
 
-  /// Throws UsageError with the place and the parts as its message.
+  /// Throws UsageError with the location and the parts as its message.
   template <typename... Parts>
   [[noreturn]] void reject(const Parts&... parts) const {
-    refuse(place(), ": ", parts...);
+    refuse(location(), ": ", parts...);
   }
 
  private:

@@ -7,30 +7,30 @@
 
 namespace axonn {
 
-/// A moment on the clock of now_seconds(): one of the host, or the one at which a device passes a
-/// place in its work, which is known when the device is there. Cheap to copy.
+/// A moment on the clock of now_seconds(): one of the host, or the one at which a device passes an
+/// event in its work, which is known when the device is there. Cheap to copy.
 class Moment {
  public:
-  /// A place in a device's work.
-  class Place {
+  /// An event in a device's work.
+  class Event {
    public:
-    virtual ~Place() = default;
+    virtual ~Event() = default;
     virtual bool passed() = 0;
-    virtual double seconds() = 0;  ///< waits for the device if it has not passed the place
+    virtual double seconds() = 0;  ///< waits for the device if it has not passed the event
   };
 
   Moment() = default;
   explicit Moment(double seconds) : seconds_(seconds) {}
-  explicit Moment(std::shared_ptr<Place> place) : place_(std::move(place)) {}
+  explicit Moment(std::shared_ptr<Event> event) : event_(std::move(event)) {}
   static Moment now() { return Moment(now_seconds()); }
 
-  bool known() const { return !place_ || place_->passed(); }
+  bool known() const { return !event_ || event_->passed(); }
   /// Waits for the device if the moment is not known.
-  double seconds() const { return place_ ? place_->seconds() : seconds_; }
+  double seconds() const { return event_ ? event_->seconds() : seconds_; }
 
  private:
   double seconds_ = 0;
-  std::shared_ptr<Place> place_;
+  std::shared_ptr<Event> event_;
 };
 
 }  // namespace axonn

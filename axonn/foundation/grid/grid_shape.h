@@ -79,14 +79,16 @@ struct Coords {
 /// Coordinates of world rank r: x = r % Gx, y = r / Gx % Gy, z = r / (Gx Gy) % Gz, data = the rest.
 Coords coords_of(const GridShape& shape, int rank);
 
-/// Number of places, each of which computes other sequences: the (z, data) coordinates, of which
-/// `context` neighbours along z are one place.
-constexpr int batch_places(const GridShape& shape) { return shape.z / shape.context * shape.data; }
-/// The number of a rank's place: (data · Gz + z) / context.
-constexpr int batch_place(const GridShape& shape, const Coords& at) {
+/// Number of batch coordinates, each of which computes other sequences: those of (z, data), of
+/// which `context` neighbours along z are one.
+constexpr int batch_coordinates(const GridShape& shape) {
+  return shape.z / shape.context * shape.data;
+}
+/// The number of a rank's batch coordinate: (data · Gz + z) / context.
+constexpr int batch_coordinate(const GridShape& shape, const Coords& at) {
   return (at.at(Axis::data) * shape.z + at.at(Axis::z)) / shape.context;
 }
-/// Which part of its place's sequences a rank holds: z mod context.
+/// Which part of its batch coordinate's sequences a rank holds: z mod context.
 constexpr int context_part(const GridShape& shape, const Coords& at) {
   return at.at(Axis::z) % shape.context;
 }
@@ -94,8 +96,9 @@ constexpr int context_part(const GridShape& shape, const Coords& at) {
 constexpr int experts_part(const GridShape& shape, const Coords& at) {
   return at.at(Axis::z) % shape.experts;
 }
-/// Whether a rank reports for its place, as exactly one does: it is 0 on x and y and has part 0.
-constexpr bool leads_place(const GridShape& shape, const Coords& at) {
+/// Whether a rank reports for its batch coordinate, as exactly one does: it is 0 on x and y and has
+/// part 0.
+constexpr bool leads_batch_coordinate(const GridShape& shape, const Coords& at) {
   return at.at(Axis::x) == 0 && at.at(Axis::y) == 0 && context_part(shape, at) == 0;
 }
 

@@ -155,8 +155,8 @@ std::string Option::wants() const {
       target_);
 }
 
-void Option::refuse_value(const std::string& got, const std::string& place) const {
-  refuse('[', section_, "] ", name_, " wants ", wants(), ", got ", got, " (", place, ')');
+void Option::refuse_value(const std::string& got, const std::string& location) const {
+  refuse('[', section_, "] ", name_, " wants ", wants(), ", got ", got, " (", location, ')');
 }
 
 bool Option::in_range(double value) const {
@@ -194,7 +194,7 @@ const Spelling* Option::spelling(std::string_view other) const {
   return found == info_.spellings.end() ? nullptr : &*found;
 }
 
-void Option::set_choice(const Choice& choice, std::string name, const std::string& place) const {
+void Option::set_choice(const Choice& choice, std::string name, const std::string& location) const {
   if (const Spelling* as = spelling(name)) name = as->name;
   const auto found = std::ranges::find(choice.names, name);
   if (found != choice.names.end())
@@ -204,15 +204,15 @@ void Option::set_choice(const Choice& choice, std::string name, const std::strin
   constexpr std::size_t kReadable = 12;  // behind a longer list the guess would be overlooked
   const bool many = names.size() > kReadable && !guesses.empty();
   refuse('[', section_, "] ", name_, many ? " has no choice '" : " wants " + wants() + "; got '",
-         name, "' (", place, ')', did_you_mean(guesses));
+         name, "' (", location, ')', did_you_mean(guesses));
 }
 
-void Option::set(const Value& value, const std::string& place) const {
+void Option::set(const Value& value, const std::string& location) const {
   const auto* whole = std::get_if<std::int64_t>(&value);
   const auto* real = std::get_if<double>(&value);
   const auto* text = std::get_if<std::string>(&value);
   const auto need = [&](bool fits) {
-    if (!fits) refuse_value(got_text(value), place);
+    if (!fits) refuse_value(got_text(value), location);
   };
   std::visit(
       Overload{
@@ -249,7 +249,7 @@ void Option::set(const Value& value, const std::string& place) const {
             const auto* flag = std::get_if<bool>(&value);
             const std::string name = text ? *text : flag && *flag ? "true" : "false";
             need(text || (flag && spelling(name)));
-            set_choice(to, name, place);
+            set_choice(to, name, location);
           },
           [&]<typename Integer>(Integer* to) {
             const auto bytes = text && info_.unit == "bytes" ? parse_bytes(*text) : std::nullopt;
@@ -261,13 +261,13 @@ void Option::set(const Value& value, const std::string& place) const {
       target_);
 }
 
-void Option::set_text(const std::string& text, const std::string& place) const {
+void Option::set_text(const std::string& text, const std::string& location) const {
   if (valid_utf8_prefix(text) < text.size())
     refuse('[', section_, "] ", name_, " = ", printable(text),
-           " is not UTF-8, but configs and checkpoints can hold no other names (", place,
+           " is not UTF-8, but configs and checkpoints can hold no other names (", location,
            "); rename the file or folder, or give a path that does not name it");
   const auto parsed = [&](const auto& value) -> Value {
-    if (!value) refuse_value('\'' + text + '\'', place);
+    if (!value) refuse_value('\'' + text + '\'', location);
     return *value;
   };
   const Value value = std::visit(
@@ -292,13 +292,13 @@ void Option::set_text(const std::string& text, const std::string& place) const {
                  return parsed(info_.unit == "bytes" ? parse_bytes(text) : parse_integer(text));
                }},
       target_);
-  set(value, place);
+  set(value, location);
 }
 
-void Option::append_text(const std::string& text, const std::string& place) const {
+void Option::append_text(const std::string& text, const std::string& location) const {
   const auto append = [&](auto* list) {
     auto before = std::move(*list);
-    set_text(text, place);
+    set_text(text, location);
     list->insert(list->begin(), before.begin(), before.end());
   };
   std::visit(Overload{[&](std::vector<std::string>* list) { append(list); },
@@ -469,13 +469,13 @@ std::vector<std::string> guess_key(const OptionList& list, std::string_view sect
   return guesses;
 }
 
-void refuse_section(const OptionList& list, std::string_view section, const std::string& place) {
+void refuse_section(const OptionList& list, std::string_view section, const std::string& location) {
   Names names;
   for (const auto& known : list.sections()) names.push_back(known.name);
   Names guesses = nearest(section, names);
   for (Names* bare : {&names, &guesses})
     for (std::string& name : *bare) name = '[' + name + ']';
-  refuse("there is no section [", section, "] (", place, ')',
+  refuse("there is no section [", section, "] (", location, ')',
          guesses.empty() ? "; the sections are " + join(names) : did_you_mean(guesses));
 }
 
@@ -488,13 +488,13 @@ std::string_view OptionList::remedy_for(std::string_view name) const {
 }
 
 void refuse_key(const OptionList& list, std::string_view section, std::string_view name,
-                const std::string& place) {
+                const std::string& location) {
   if (const std::string_view remedy = list.remedy_for(name); !remedy.empty())
-    refuse("there is no key '", name, "' (", place, "); ", remedy);
+    refuse("there is no key '", name, "' (", location, "); ", remedy);
   const auto* own = list.find(section);
-  if (!own) refuse_section(list, section, place);
+  if (!own) refuse_section(list, section, location);
   const Names guesses = guess_key(list, section, name);
-  refuse('[', section, "] has no key '", name, "' (", place, ')',
+  refuse('[', section, "] has no key '", name, "' (", location, ')',
          guesses.empty() ? "; its keys are " + join(names_of(*own)) : did_you_mean(guesses));
 }
 

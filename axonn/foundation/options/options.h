@@ -85,16 +85,16 @@ class Option {
   /// Describes the accepted values: "an integer of at least 1", "one of f32, bf16".
   std::string wants() const;
 
-  /// Sets the value. `place` says where the value was found, for the error message.
+  /// Sets the value. `location` says where the value was found, for the error message.
   /// Throws UsageError for a wrong type, a value out of range or an unknown choice.
-  void set(const Value& value, const std::string& place) const;
+  void set(const Value& value, const std::string& location) const;
 
   /// Sets the value from a flag's text. A list is split at commas. A size in bytes may have a unit
   /// such as KiB or MB (also in a file, as a string). Throws as set() does.
-  void set_text(const std::string& text, const std::string& place) const;
+  void set_text(const std::string& text, const std::string& location) const;
 
   /// Appends the flag's text to a list. Throws as set() does, and Error if the option is no list.
-  void append_text(const std::string& text, const std::string& place) const;
+  void append_text(const std::string& text, const std::string& location) const;
 
   /// Whether another project calls it so (OptionInfo::also).
   bool also_called(std::string_view name) const;
@@ -104,10 +104,10 @@ class Option {
   void check() const;
 
   /// Throws the UsageError for a value that the option does not accept.
-  [[noreturn]] void refuse_value(const std::string& got, const std::string& place) const;
+  [[noreturn]] void refuse_value(const std::string& got, const std::string& location) const;
 
  private:
-  void set_choice(const Choice& choice, std::string name, const std::string& place) const;
+  void set_choice(const Choice& choice, std::string name, const std::string& location) const;
   const Spelling* spelling(std::string_view other) const;
   bool in_range(double value) const;
 
@@ -210,20 +210,20 @@ class OptionList {
 /// Records where each value was set.
 class Origins {
  public:
-  /// `place` is "train.toml:7:1" or "--training.steps".
-  void set(const std::string& key, std::string place) { places_[key] = std::move(place); }
+  /// `location` is "train.toml:7:1" or "--training.steps".
+  void set(const std::string& key, std::string location) { locations_[key] = std::move(location); }
   /// Makes it a key that was not set.
-  void forget(const std::string& key) { places_.erase(key); }
-  bool is_set(const std::string& key) const { return places_.contains(key); }
+  void forget(const std::string& key) { locations_.erase(key); }
+  bool is_set(const std::string& key) const { return locations_.contains(key); }
   bool from_flag(const std::string& key) const { return of(key).starts_with("--"); }
   /// Returns "default" for a key that was not set.
   std::string of(const std::string& key) const {
-    const auto found = places_.find(key);
-    return found == places_.end() ? "default" : found->second;
+    const auto found = locations_.find(key);
+    return found == locations_.end() ? "default" : found->second;
   }
 
  private:
-  std::map<std::string, std::string> places_;
+  std::map<std::string, std::string> locations_;
 };
 
 /// Writes a real number as TOML: with the fewest digits that read back to the same bits, and always
@@ -259,9 +259,9 @@ std::string join(const Words& words, std::string_view between = ", ") {
 
 /// Throws the UsageError for an unknown section or key, with suggestions.
 [[noreturn]] void refuse_section(const OptionList& list, std::string_view section,
-                                 const std::string& place);
+                                 const std::string& location);
 [[noreturn]] void refuse_key(const OptionList& list, std::string_view section,
-                             std::string_view name, const std::string& place);
+                             std::string_view name, const std::string& location);
 
 /// Suggests options for an unknown key, likeliest first: "lr", or "[optimizer] lr" if the option
 /// belongs to another section. A key of the section at edit distance 1 is always among them, as

@@ -19,12 +19,12 @@ namespace axonn {
 
 namespace {
 
-std::string place_of(const std::string& file, const toml::source_region& region) {
+std::string location_of(const std::string& file, const toml::source_region& region) {
   return concat(file, ':', region.begin.line, ':', region.begin.column);
 }
 
 /// Converts an array of integers, of numbers or of strings. Refuses any other array.
-Option::Value list_of(const Option& option, const toml::array& array, const std::string& place) {
+Option::Value list_of(const Option& option, const toml::array& array, const std::string& location) {
   if (!array.empty() && array.is_homogeneous<std::int64_t>()) {
     std::vector<std::int64_t> numbers;
     for (const toml::node& item : array) numbers.push_back(item.as_integer()->get());
@@ -38,19 +38,20 @@ Option::Value list_of(const Option& option, const toml::array& array, const std:
   std::vector<std::string> values;
   for (const toml::node& item : array) {
     const auto* text = item.as_string();
-    if (!text) option.refuse_value("a list with an element that is not a string", place);
+    if (!text) option.refuse_value("a list with an element that is not a string", location);
     values.push_back(text->get());
   }
   return values;
 }
 
-void set_from(const Option& option, const toml::node& node, const std::string& place) {
-  if (const auto* text = node.as_string()) return option.set(text->get(), place);
-  if (const auto* integer = node.as_integer()) return option.set(integer->get(), place);
-  if (const auto* real = node.as_floating_point()) return option.set(real->get(), place);
-  if (const auto* boolean = node.as_boolean()) return option.set(boolean->get(), place);
-  if (const auto* array = node.as_array()) return option.set(list_of(option, *array, place), place);
-  option.refuse_value(node.is_table() ? "a table" : "a date or a time", place);
+void set_from(const Option& option, const toml::node& node, const std::string& location) {
+  if (const auto* text = node.as_string()) return option.set(text->get(), location);
+  if (const auto* integer = node.as_integer()) return option.set(integer->get(), location);
+  if (const auto* real = node.as_floating_point()) return option.set(real->get(), location);
+  if (const auto* boolean = node.as_boolean()) return option.set(boolean->get(), location);
+  if (const auto* array = node.as_array())
+    return option.set(list_of(option, *array, location), location);
+  option.refuse_value(node.is_table() ? "a table" : "a date or a time", location);
 }
 
 void read_entries(const OptionList::Section& section, const toml::node& node,
@@ -67,7 +68,8 @@ struct KeyReader {
   void read(const std::string& section, const toml::table& keys,
             const std::string& prefix = {}) const {
     for (const auto& [key, value] : keys) {
-      const std::string at = place_of(file, key.source()), name = prefix + std::string(key.str());
+      const std::string at = location_of(file, key.source()),
+                        name = prefix + std::string(key.str());
       const Option* option = list.find(section, name);
       const toml::table* table = value.as_table();
       const auto* inner = list.find(concat(section, '.', name));
@@ -92,7 +94,7 @@ void read_entries(const OptionList::Section& section, const toml::node& node,
                   const std::string& file, UnknownSections unknown) {
   const toml::array* entries = node.as_array();
   if (!entries || !entries->is_homogeneous<toml::table>())
-    refuse("[", section.name, "] is a repeated section (", place_of(file, node.source()),
+    refuse("[", section.name, "] is a repeated section (", location_of(file, node.source()),
            "); write each as [[", section.name, "]], with its keys below");
   for (const toml::node& keys : *entries)
     section.entries->add([&](const OptionList& list) {
@@ -115,7 +117,7 @@ std::vector<std::string> neighbours(const std::filesystem::path& path) {
 /// A flag --section.key, with its value if one follows a '='.
 struct Flag {
   std::string section, name;
-  std::string place;  ///< the flag as the user wrote it, without the value
+  std::string location;  ///< the flag as the user wrote it, without the value
   std::optional<std::string> value;
 };
 
@@ -125,7 +127,7 @@ std::optional<Flag> as_flag(const std::string& argument) {
   std::string key = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
   const std::size_t dot = key.find('.');
   if (dot == std::string::npos) return std::nullopt;
-  Flag flag{.section = {}, .name = {}, .place = "--" + key, .value = {}};
+  Flag flag{.section = {}, .name = {}, .location = "--" + key, .value = {}};
   std::ranges::replace(key, '-', '_');
   flag.section = key.substr(0, dot);
   flag.name = key.substr(dot + 1);
@@ -202,10 +204,10 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
   try {
     root = toml::parse(text, name);
   } catch (const toml::parse_error& error) {
-    refuse(place_of(name, error.source()), ": not valid TOML: ", error.description());
+    refuse(location_of(name, error.source()), ": not valid TOML: ", error.description());
   }
   for (const auto& [section, node] : root) {
-    const std::string place = place_of(name, section.source());
+    const std::string location = location_of(name, section.source());
     const auto* known = list.find(section.str());
     if (known && known->entries) {
       read_entries(*known, node, name, unknown);
@@ -214,15 +216,15 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
     const toml::table* keys = node.as_table();
     const bool is_section = keys || node.is_array_of_tables();
     if (!known && is_section && unknown != UnknownSections::refuse) continue;
-    if (!known && is_section) refuse_section(list, section.str(), place);
+    if (!known && is_section) refuse_section(list, section.str(), location);
     if (!keys) {
       if (known)
-        refuse("[", section.str(), "] is a section (", place, "); write it as [", section.str(),
+        refuse("[", section.str(), "] is a section (", location, "); write it as [", section.str(),
                "], with its keys below");
-      if (!list.remedy_for(section.str()).empty()) refuse_key(list, "", section.str(), place);
+      if (!list.remedy_for(section.str()).empty()) refuse_key(list, "", section.str(), location);
       const auto guesses = guess_key(list, "", section.str());
       refuse(
-          "'", section.str(), "' is outside any section (", place, ')',
+          "'", section.str(), "' is outside any section (", location, ')',
           guesses.empty() ? "; put keys below a line such as [training]" : did_you_mean(guesses));
     }
     KeyReader{list, name, origins, unknown}.read(std::string(section.str()), *keys);
@@ -242,18 +244,18 @@ std::vector<std::string> read_flags(const OptionList& list, std::span<const std:
     const Option* option = list.find(flag->section, flag->name);
     const auto* section = list.find(flag->section);
     if (section && section->entries)
-      refuse(flag->place, ": [[", flag->section, "]] has no flags; write its entries in a file");
-    if (!option) refuse_key(list, flag->section, flag->name, flag->place);
+      refuse(flag->location, ": [[", flag->section, "]] has no flags; write its entries in a file");
+    if (!option) refuse_key(list, flag->section, flag->name, flag->location);
     const bool value_follows = i + 1 < arguments.size() && !arguments[i + 1].starts_with("--");
     if (!flag->value && value_follows) flag->value = arguments[++i];
     if (!flag->value && option->is_bool()) flag->value = "true";
-    if (!flag->value) option->refuse_value("nothing", flag->place);
+    if (!flag->value) option->refuse_value("nothing", flag->location);
     if (option->is_list() && given.contains(option->key()))
-      option->append_text(*flag->value, flag->place);
+      option->append_text(*flag->value, flag->location);
     else
-      option->set_text(*flag->value, flag->place);
+      option->set_text(*flag->value, flag->location);
     given.insert(option->key());
-    origins.set(option->key(), flag->place);
+    origins.set(option->key(), flag->location);
   }
   return others;
 }

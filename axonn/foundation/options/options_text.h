@@ -11,7 +11,7 @@
 namespace axonn {
 
 /// Sets the values of a TOML file. Relative paths in it are relative to the current directory, as
-/// on the command line. Throws UsageError, with the place ("train.toml:7:1"), for an unreadable
+/// on the command line. Throws UsageError, with the location ("train.toml:7:1"), for an unreadable
 /// file, invalid TOML, an unknown section or key (with a suggestion), and as Option::set() does.
 void read_toml(const OptionList& list, const std::string& path, Origins& origins);
 
@@ -25,7 +25,7 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
 /// Sets the values of flags of the form `--section.key value` and `--section.key=value`, and
 /// returns the other arguments in order. '-' and '_' are equivalent. A boolean flag without a value
 /// means true. Repeated flags of a list append to it. Throws as read_toml() does, with the flag as
-/// the place.
+/// the location.
 std::vector<std::string> read_flags(const OptionList& list, std::span<const std::string> arguments,
                                     Origins& origins);
 

@@ -17,7 +17,7 @@ namespace axonn {
 inline constexpr std::uint32_t kGgufSoftmax = 1, kGgufSigmoid = 2;
 
 /// Behind messages on files that are not read.
-inline constexpr const char* kGgufRemedy = "; convert the model's Hugging Face folder in its place";
+inline constexpr const char* kGgufRemedy = "; convert the model's Hugging Face folder instead";
 
 /// Of a value that was rounded to f32 the shortest decimal: 1e-05 for 9.999999747e-06.
 double shortest_decimal(double rounded);

@@ -61,7 +61,7 @@ class GgufSource final : public ParameterSource {
     std::set<std::string, std::less<>> known{kFactors};
     for (const GgufTensor& tensor : gguf_tensors(model, specs, GgufType::f32)) {
       known.insert(tensor.name);
-      if (tensor.values.empty()) place(tensor, differences);
+      if (tensor.values.empty()) locate(tensor, differences);
     }
     const GgufForm& form = GgufModel(model).type->gguf;
     for (const ParameterSpec& spec : specs) keep_number(form, spec.name, model.layers, differences);
@@ -87,8 +87,8 @@ class GgufSource final : public ParameterSource {
           take(i, slice.offset, StoredType::f32, std::as_bytes(std::span(value)));
         continue;
       }
-      const auto found = places_.find(wanted[i].parameter);
-      AXONN_CHECK(found != places_.end() && wanted[i].kind == "master", path(), " has no ",
+      const auto found = rows_of_.find(wanted[i].parameter);
+      AXONN_CHECK(found != rows_of_.end() && wanted[i].kind == "master", path(), " has no ",
                   wanted[i].kind, " of ", wanted[i].parameter);
       for (const Slice& slice : wanted[i].slices)
         for (std::int64_t at = slice.begin, end; at < slice.end; at = end) {
@@ -104,11 +104,11 @@ class GgufSource final : public ParameterSource {
 
  private:
   /// Where the elements of a parameter, or of some of its rows, lie in a tensor.
-  class Place {
+  class Rows {
    public:
     /// `before`: rows of the parameters before it in the tensor.
-    Place(const TensorValues& values, const GgufTensor& tensor, const StoredParameter& parameter,
-          std::int64_t before)
+    Rows(const TensorValues& values, const GgufTensor& tensor, const StoredParameter& parameter,
+         std::int64_t before)
         : values_(values), tensor_(tensor), rows_(parameter.rows), before_(before) {
       for (const StoredParameter& one : tensor.more) all_ += one.rows;
       all_ += tensor.parameter.rows;
@@ -220,7 +220,7 @@ class GgufSource final : public ParameterSource {
     return some == others;
   }
   /// Finds the parameters in a tensor.
-  void place(const GgufTensor& wanted, Differences& differences) {
+  void locate(const GgufTensor& wanted, Differences& differences) {
     auto found = file_->tensors().find(wanted.name);
     // In some files the gate's rows of each expert come before those of ffn_up, in one tensor.
     std::int64_t first = 0, parts = 1;
@@ -250,22 +250,22 @@ class GgufSource final : public ParameterSource {
     const TensorValues values(*file_, tensor, *blocks);
     std::int64_t before = first;
     const auto add = [&](const StoredParameter& one) {
-      places_[one.name].emplace_back(values, wanted, one, before);
+      rows_of_[one.name].emplace_back(values, wanted, one, before);
       before += parts * one.rows;
     };
     add(wanted.parameter);
     std::ranges::for_each(wanted.more, add);
   }
 
-  static std::int64_t read_elements(const std::vector<Place>& places, const Slice& slice,
+  static std::int64_t read_elements(const std::vector<Rows>& parts, const Slice& slice,
                                     std::int64_t at, std::span<float> out) {
     std::int64_t bytes = 0;
     while (!out.empty()) {
       const std::int64_t row = slice.row + at / slice.cols, col = at % slice.cols,
                          count = std::min(std::ssize(out), slice.cols - col);
-      const auto place =
-          std::ranges::find_if(places, [&](const Place& one) { return one.holds(row); });
-      bytes += place->read(row, slice.col + col, out.first(static_cast<std::size_t>(count)));
+      const auto part =
+          std::ranges::find_if(parts, [&](const Rows& one) { return one.holds(row); });
+      bytes += part->read(row, slice.col + col, out.first(static_cast<std::size_t>(count)));
       at += count;
       out = out.subspan(static_cast<std::size_t>(count));
     }
@@ -273,7 +273,7 @@ class GgufSource final : public ParameterSource {
   }
 
   std::shared_ptr<const GgufFile> file_;
-  std::map<std::string, std::vector<Place>, std::less<>> places_;  // by parameter
+  std::map<std::string, std::vector<Rows>, std::less<>> rows_of_;  // by parameter
   std::map<std::string, float, std::less<>> numbers_;              // likewise
 };
 

@@ -129,14 +129,14 @@ struct FoundType {
 FoundType type_of(const JsonReader& file) {
   const std::string name = file.text({"model_type"}, "");
   if (name.empty())
-    refuse(file.place(), ": model_type is missing; is it the config.json of a model?");
+    refuse(file.location(), ": model_type is missing; is it the config.json of a model?");
   std::vector<std::string_view> names;
   for (const Family* const family : families())
     for (const ModelType& type : family->types()) {
       if (type.name == name) return {*family, type};
       names.push_back(type.name);
     }
-  refuse(file.place(), ": model_type is '", name, "'; supported are ", join(names));
+  refuse(file.location(), ": model_type is '", name, "'; supported are ", join(names));
 }
 
 /// The text model of a model that also sees images; as in transformers 5, the outer object says
@@ -169,7 +169,8 @@ void read_quantization(const JsonReader& file, Unsupported& unsupported,
                                         "' (mxfp4 and bitsandbytes are, and fp8 with ",
                                         "weight_block_size [128, 128])"));
   if (notes)
-    notes->push_back(concat(file.place(), ": weights in ", method, " are read as the values that ",
+    notes->push_back(concat(file.location(), ": weights in ", method,
+                            " are read as the values that ",
                             "they stand for; they are trained and written as other weights"));
 }
 
@@ -183,15 +184,15 @@ void forget_unused_experts(ModelConfig& model) {
   model.dense_layers = {};
 }
 
-ModelConfig config_of(const nlohmann::json& json, const std::string& place,
+ModelConfig config_of(const nlohmann::json& json, const std::string& location,
                       std::vector<std::string>* notes) {
   if (const nlohmann::json text = text_model(json); !text.is_null()) {
     if (notes)
-      notes->push_back(concat(place, ": only the text model of ", json["model_type"].dump(),
+      notes->push_back(concat(location, ": only the text model of ", json["model_type"].dump(),
                               " is read, and written; its tensors for images are passed over"));
-    return config_of(text, place + ", text_config", notes);
+    return config_of(text, location + ", text_config", notes);
   }
-  const JsonReader file(json, place);
+  const JsonReader file(json, location);
   const auto& [family, type] = type_of(file);
   Unsupported unsupported;
   ModelConfig model = family.read_config(file, type, unsupported);
@@ -199,11 +200,11 @@ ModelConfig config_of(const nlohmann::json& json, const std::string& place,
   forget_unused_experts(model);
   read_quantization(file, unsupported, notes);
   if (!file.flag("is_causal", true)) unsupported.emplace_back("is_causal false");
-  if (!unsupported.empty()) refuse(place, ": not supported in models: ", join(unsupported));
-  check_whole(model, place);
+  if (!unsupported.empty()) refuse(location, ": not supported in models: ", join(unsupported));
+  check_whole(model, location);
   for (const DropoutKey& key : kDropoutKeys) file.find({key.name});  // unread_keys_of() has them
   if (const auto unread = file.unread(kHarmlessKeys); notes && !unread.empty())
-    notes->push_back(concat(place, ": not read, since models of type ", type.name,
+    notes->push_back(concat(location, ": not read, since models of type ", type.name,
                             " have no such keys: ", join(unread)));
   return model;
 }
@@ -274,22 +275,22 @@ UnreadTrainingKeys unread_keys_of(const nlohmann::json& json) {
 
 }  // namespace
 
-void check_whole(const ModelConfig& model, const std::string& place) {
+void check_whole(const ModelConfig& model, const std::string& location) {
   if (model.heads * model.head_width() > kMostColumns)
-    refuse(place, ": ", model.heads, " heads of ", model.head_width(), " are too wide");
+    refuse(location, ": ", model.heads, " heads of ", model.head_width(), " are too wide");
   const double experts = static_cast<double>(model.experts) * static_cast<double>(model.layers) *
                          static_cast<double>(model.hidden) * static_cast<double>(model.expert_ffn);
-  if (experts > kMostParameters) refuse(place, ": the experts have too many parameters");
+  if (experts > kMostParameters) refuse(location, ": the experts have too many parameters");
   try {
     validate(model);
   } catch (const UsageError& error) {
-    refuse(place, ": ", error.what());
+    refuse(location, ": ", error.what());
   }
 }
 
-ModelConfig parse_hugging_face_config(std::string_view text, const std::string& place,
+ModelConfig parse_hugging_face_config(std::string_view text, const std::string& location,
                                       std::vector<std::string>* notes) {
-  return config_of(parse_json_object(text, place), place, notes);
+  return config_of(parse_json_object(text, location), location, notes);
 }
 
 ModelConfig read_hugging_face_config(const std::string& path, std::vector<std::string>* notes) {
@@ -297,8 +298,8 @@ ModelConfig read_hugging_face_config(const std::string& path, std::vector<std::s
   return config_of(read_json_object(file), file, notes);
 }
 
-UnreadTrainingKeys unread_training_keys(std::string_view text, const std::string& place) {
-  return unread_keys_of(parse_json_object(text, place));
+UnreadTrainingKeys unread_training_keys(std::string_view text, const std::string& location) {
+  return unread_keys_of(parse_json_object(text, location));
 }
 
 UnreadTrainingKeys read_unread_training_keys(const std::string& path) {

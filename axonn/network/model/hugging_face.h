@@ -14,13 +14,13 @@ namespace axonn {
 /// Reads the sizes of a model from the text of a Hugging Face config.json of any model_type that a
 /// family has (families/), in older and newer spellings. A missing key has the default that
 /// transformers gives it. Keys that only change a training are not read: see
-/// unread_training_keys(). `place` names the file in messages.
+/// unread_training_keys(). `location` names the file in messages.
 ///
 /// Throws UsageError for other files, for values of a wrong type or out of range, and for features
 /// that models here do not support (other types, other kinds of rope scaling, quantized weights,
 /// ...), which one message lists. Adds a note for keys that the type does not have, which
 /// transformers ignores, too: those of another type in a file that somebody has edited.
-ModelConfig parse_hugging_face_config(std::string_view text, const std::string& place,
+ModelConfig parse_hugging_face_config(std::string_view text, const std::string& location,
                                       std::vector<std::string>* notes = nullptr);
 
 /// Reads a file, or config.json in a folder. Also throws UsageError if it cannot be read.
@@ -36,7 +36,7 @@ struct UnreadTrainingKeys {
   /// router_aux_loss_coef, if output_router_logits is true; else 0.
   double balance = 0;
 };
-UnreadTrainingKeys unread_training_keys(std::string_view text, const std::string& place);
+UnreadTrainingKeys unread_training_keys(std::string_view text, const std::string& location);
 /// Reads a file, or config.json in a folder. Throws as read_hugging_face_config().
 UnreadTrainingKeys read_unread_training_keys(const std::string& path);
 
@@ -55,8 +55,8 @@ std::string to_hugging_face_config(const ModelConfig& model, const HuggingFaceDe
 /// The text of generation_config.json.
 std::string to_generation_config(const HuggingFaceDetails& details);
 
-/// Throws UsageError that names `place` for sizes that no model has, as a hostile file may say.
-void check_whole(const ModelConfig& model, const std::string& place);
+/// Throws UsageError that names `location` for sizes that no model has, as a hostile file may say.
+void check_whole(const ModelConfig& model, const std::string& location);
 
 /// The names in a Hugging Face folder of a model. Tensors of newer versions, which join all experts
 /// of a layer, can be read, but are not written. Passed over are buffers that older versions saved,

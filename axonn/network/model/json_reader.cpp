@@ -50,7 +50,7 @@ std::optional<std::int64_t> JsonReader::integer(Keys spellings, std::int64_t mos
 
 std::int64_t JsonReader::needed(Keys spellings, std::int64_t most) const {
   const auto value = integer(spellings, most);
-  if (!value) refuse(place_, ": ", name_, " is missing");
+  if (!value) refuse(location_, ": ", name_, " is missing");
   return *value;
 }
 
@@ -83,12 +83,12 @@ double JsonReader::real(Keys spellings, double otherwise) const {
 }
 
 double JsonReader::needed_real(const char* key) const {
-  if (!find({key})) refuse(place_, ": ", key, " is missing");
+  if (!find({key})) refuse(location_, ": ", key, " is missing");
   return real({key}, 0);
 }
 
 std::vector<double> JsonReader::needed_reals(const char* key) const {
-  if (!find({key})) refuse(place_, ": ", key, " is missing");
+  if (!find({key})) refuse(location_, ": ", key, " is missing");
   const auto fits = [](const nlohmann::json& value) {
     return value.is_array() && std::ranges::all_of(value, [](const nlohmann::json& one) {
              return one.is_number() && std::isfinite(one.get<double>()) && one.get<double>() > 0;
@@ -110,7 +110,7 @@ std::optional<JsonReader> JsonReader::object(const char* key) const {
   const nlohmann::json* value = find({key});
   if (!value) return std::nullopt;
   if (!value->is_object()) refuse_value(*value, "an object");
-  return JsonReader(*value, concat(place_, ": ", key), asked_);
+  return JsonReader(*value, concat(location_, ": ", key), asked_);
 }
 
 std::vector<std::string> JsonReader::unread(std::span<const std::string_view> harmless) const {
@@ -125,23 +125,23 @@ void JsonReader::refuse_value(const nlohmann::json& value, const std::string& wa
   constexpr std::size_t kShown = 40;
   std::string got = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   if (got.size() > kShown) got = got.substr(0, kShown) + "...";
-  refuse(place_, ": ", name_, " wants ", wanted, ", got ", got);
+  refuse(location_, ": ", name_, " wants ", wanted, ", got ", got);
 }
 
-nlohmann::json parse_json_object(std::string_view text, const std::string& place) {
+nlohmann::json parse_json_object(std::string_view text, const std::string& location) {
   const auto shallow = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > kDeepest) refuse(place, ": objects are nested more than ", kDeepest, " deep");
+    if (depth > kDeepest) refuse(location, ": objects are nested more than ", kDeepest, " deep");
     return true;
   };
   if (text.size() > kMostBytes)
-    refuse(place, ": more than ", kMostBytes, " bytes; is it the config.json of a model?");
+    refuse(location, ": more than ", kMostBytes, " bytes; is it the config.json of a model?");
   nlohmann::json json;
   try {
     json = nlohmann::json::parse(text, shallow);
   } catch (const nlohmann::json::exception& error) {
-    refuse(place, ": not valid JSON: ", error.what());
+    refuse(location, ": not valid JSON: ", error.what());
   }
-  if (!json.is_object()) refuse(place, ": not a JSON object");
+  if (!json.is_object()) refuse(location, ": not a JSON object");
   return json;
 }
 

@@ -33,11 +33,11 @@ class JsonReader {
  public:
   using Keys = std::initializer_list<const char*>;
 
-  /// `place` names the file in messages.
-  JsonReader(const nlohmann::json& object, std::string place)
-      : JsonReader(object, std::move(place), std::make_shared<AskedKeys>()) {}
+  /// `location` names the file in messages.
+  JsonReader(const nlohmann::json& object, std::string location)
+      : JsonReader(object, std::move(location), std::make_shared<AskedKeys>()) {}
 
-  const std::string& place() const { return place_; }
+  const std::string& location() const { return location_; }
   /// The value of the first of the spellings that the object has, or null.
   const nlohmann::json* find(Keys spellings) const;
   /// Whether the object has the key, even if it is null.
@@ -75,8 +75,8 @@ class JsonReader {
   std::vector<std::string> unread(std::span<const std::string_view> harmless) const;
 
  private:
-  JsonReader(const nlohmann::json& object, std::string place, std::shared_ptr<AskedKeys> asked)
-      : object_(object), place_(std::move(place)), asked_(std::move(asked)) {
+  JsonReader(const nlohmann::json& object, std::string location, std::shared_ptr<AskedKeys> asked)
+      : object_(object), location_(std::move(location)), asked_(std::move(asked)) {
     asked_->open(object_);
   }
 
@@ -92,7 +92,7 @@ class JsonReader {
   [[noreturn]] void refuse_value(const nlohmann::json& value, const std::string& wanted) const;
 
   const nlohmann::json& object_;
-  std::string place_;
+  std::string location_;
   std::shared_ptr<AskedKeys> asked_;  // also of objects in the object
   mutable std::string name_;          // the last key that was looked up, for messages
 };
@@ -102,7 +102,7 @@ std::string read_json_text(const std::string& file);
 /// Reads a file, or throws UsageError unless it is a JSON object that is neither too long nor too
 /// deep to describe a model.
 nlohmann::json read_json_object(const std::string& file);
-/// Parses the text of such a file, which `place` names in messages.
-nlohmann::json parse_json_object(std::string_view text, const std::string& place);
+/// Parses the text of such a file, which `location` names in messages.
+nlohmann::json parse_json_object(std::string_view text, const std::string& location);
 
 }  // namespace axonn

@@ -40,7 +40,7 @@ std::vector<std::string> module_names(const JsonReader& file, const char* key,
   }
   const auto is_text = [](const nlohmann::json& one) { return one.is_string(); };
   if (!found->is_array() || !std::ranges::all_of(*found, is_text))
-    refuse(file.place(), ": ", key, " wants a list of names or a regular expression");
+    refuse(file.location(), ": ", key, " wants a list of names or a regular expression");
   return found->get<std::vector<std::string>>();
 }
 
@@ -50,12 +50,12 @@ PeftLayers::Patterns patterns(const JsonReader& file, const char* key,
   PeftLayers::Patterns found;
   const nlohmann::json* object = file.find({key});
   if (!object) return found;
-  if (!object->is_object()) refuse(file.place(), ": ", key, " wants an object");
+  if (!object->is_object()) refuse(file.location(), ": ", key, " wants an object");
   const bool ranks = std::string_view(key) == "rank_pattern";
   for (const auto& [regex, number] : ordered.at(key).items()) {
     if (!number.is_number() || !(number > 0) || (ranks && !number.is_number_integer()) ||
         number > kMostColumns)
-      refuse(file.place(), ": ", key, ": '", regex, "' wants ",
+      refuse(file.location(), ": ", key, ": '", regex, "' wants ",
              ranks ? "a rank of at least 1" : "a number above 0");
     found.emplace_back(regex, number.get<double>());
   }
@@ -76,7 +76,7 @@ PeftLayers layers_of(const JsonReader& file, std::string_view text) {
   layers.targets.ends = module_names(file, "target_modules", layers.targets.regex);
   std::optional<std::string> one;
   layers.saved = module_names(file, "modules_to_save", one);
-  if (one) refuse(file.place(), ": modules_to_save wants a list of names");
+  if (one) refuse(file.location(), ": modules_to_save wants a list of names");
   layers.excluded.ends = module_names(file, "exclude_modules", layers.excluded.regex);
   std::string targets = layers.targets.regex.value_or("");
   for (char& c : targets) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -86,8 +86,8 @@ PeftLayers layers_of(const JsonReader& file, std::string_view text) {
   if (container) layers.containers = {*container};
   layers.layers = layers_to_transform(file);
   if (layers.targets.regex && !layers.layers.empty())
-    refuse(file.place(), ": layers_to_transform wants target_modules to be a list of names, as in ",
-           "PEFT");
+    refuse(file.location(),
+           ": layers_to_transform wants target_modules to be a list of names, as in ", "PEFT");
   layers.ranks = patterns(file, "rank_pattern", ordered);
   layers.alphas = patterns(file, "alpha_pattern", ordered);
   layers.rank = file.needed({"r"}, kMostColumns);
@@ -96,12 +96,12 @@ PeftLayers layers_of(const JsonReader& file, std::string_view text) {
   return layers;
 }
 
-StoredAdapterConfig adapters_of(std::string_view text, const std::string& place) {
-  const nlohmann::json json = parse_json_object(text, place);
-  const JsonReader file(json, place);
+StoredAdapterConfig adapters_of(std::string_view text, const std::string& location) {
+  const nlohmann::json json = parse_json_object(text, location);
+  const JsonReader file(json, location);
   const std::string type = file.text({"peft_type"}, "");
   if (type != "LORA")
-    refuse(place, ": peft_type is '", type, "'; only LORA adapters are supported");
+    refuse(location, ": peft_type is '", type, "'; only LORA adapters are supported");
   Unsupported unsupported;
   // Others may change the base weights, too, which then differ from those of the named base model.
   if (const nlohmann::json* start = file.find({"init_lora_weights"}); start && start->is_string())
@@ -121,10 +121,10 @@ StoredAdapterConfig adapters_of(std::string_view text, const std::string& place)
     found.lora.alpha *= std::sqrt(static_cast<double>(found.lora.rank));
   const nlohmann::json* dropout = file.find({"lora_dropout"});
   if (dropout && !(dropout->is_number() && *dropout >= 0 && *dropout < 1))
-    refuse(place, ": lora_dropout wants a number of at least 0 and below 1");
+    refuse(location, ": lora_dropout wants a number of at least 0 and below 1");
   found.lora.dropout = dropout ? dropout->get<double>() : 0;
   add_unread(file, unsupported);
-  if (!unsupported.empty()) refuse(place, ": not supported in adapters: ", join(unsupported));
+  if (!unsupported.empty()) refuse(location, ": not supported in adapters: ", join(unsupported));
   return found;
 }
 
@@ -180,8 +180,8 @@ std::string without_peft_prefix(std::string name) {
   return name;
 }
 
-StoredAdapterConfig parse_adapter_config(std::string_view text, const std::string& place) {
-  return adapters_of(text, place);
+StoredAdapterConfig parse_adapter_config(std::string_view text, const std::string& location) {
+  return adapters_of(text, location);
 }
 
 StoredAdapterConfig read_adapter_config(const std::string& folder) {

@@ -28,7 +28,7 @@ struct StoredAdapterConfig {
 
 /// Throws UsageError as parse_hugging_face_config() does, and for features that adapters here do
 /// not support.
-StoredAdapterConfig parse_adapter_config(std::string_view text, const std::string& place);
+StoredAdapterConfig parse_adapter_config(std::string_view text, const std::string& location);
 /// Reads adapter_config.json of a folder; throws as parse_adapter_config() does.
 StoredAdapterConfig read_adapter_config(const std::string& folder);
 /// Throws the UsageError for tensors of a module that adapter_config.json leaves out.

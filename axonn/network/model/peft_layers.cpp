@@ -98,7 +98,7 @@ double pattern_number(const PeftLayers::Patterns& patterns, std::string_view mod
 
 /// "model.layers.0.self_attn.q_proj" is of block 0 in `layers`, at self_attn.q_proj; "lm_head" of
 /// no block.
-struct ModulePlace {
+struct ModuleName {
   std::string container, path;
   std::int64_t block = 0;
 
@@ -106,7 +106,7 @@ struct ModulePlace {
   std::string whole() const { return in_block() ? concat(container, '.', block, '.', path) : path; }
 };
 
-ModulePlace place_of(const std::string& module) {
+ModuleName module_of(const std::string& module) {
   const auto block = block_number(module);
   if (!block) return {.container = "", .path = module};
   const std::string middle = concat('.', *block, '.');
@@ -120,7 +120,7 @@ ModulePlace place_of(const std::string& module) {
 
 /// The adapted blocks of a path in a block.
 struct PathBlocks {
-  std::vector<ModulePlace> places;
+  std::vector<ModuleName> modules;
   std::vector<LayerAdapter> adapters;
 };
 
@@ -136,9 +136,9 @@ void append(std::vector<std::string>& pattern, const std::string& path, const Pa
   const bool same = std::ranges::all_of(
       blocks.adapters, [&](const LayerAdapter& own) { return number(own) == first; });
   if (same && first != usual) pattern.push_back(entry(path, first));
-  for (std::size_t i = 0; i < blocks.places.size() && !same; ++i)
+  for (std::size_t i = 0; i < blocks.modules.size() && !same; ++i)
     if (const double own = number(blocks.adapters[i]); own != usual)
-      pattern.push_back(entry(blocks.places[i].whole(), own));
+      pattern.push_back(entry(blocks.modules[i].whole(), own));
 }
 
 }  // namespace
@@ -157,14 +157,14 @@ void set_layers(LoraConfig& lora, std::span<const AdaptedModule> modules) {
   std::map<std::string, PathBlocks> paths;
   std::set<std::int64_t> blocks;
   for (const auto& [name, adapter] : modules) {
-    const ModulePlace place = place_of(name);
-    if (place.in_block()) blocks.insert(place.block);
-    paths[place.path].places.push_back(place);
-    paths[place.path].adapters.push_back(adapter);
+    const ModuleName module = module_of(name);
+    if (module.in_block()) blocks.insert(module.block);
+    paths[module.path].modules.push_back(module);
+    paths[module.path].adapters.push_back(adapter);
   }
   const bool even = std::ranges::all_of(paths, [&](const auto& path) {
-    const auto& places = path.second.places;
-    return !places.front().in_block() || places.size() == blocks.size();
+    const auto& named = path.second.modules;
+    return !named.front().in_block() || named.size() == blocks.size();
   });
   const std::vector<std::string> kept = std::exchange(lora.targets, {});
   lora.layers.clear();
@@ -176,10 +176,11 @@ void set_layers(LoraConfig& lora, std::span<const AdaptedModule> modules) {
       lora.targets.push_back(target);
   };
   for (const auto& [path, of_path] : paths) {
-    const bool whole =
-        of_path.places.front().in_block() && std::ranges::find(kept, last_part(path)) != kept.end();
+    const bool whole = of_path.modules.front().in_block() &&
+                       std::ranges::find(kept, last_part(path)) != kept.end();
     if (even) add(whole ? last_part(path) : path);
-    for (std::size_t i = 0; i < of_path.places.size() && !even; ++i) add(of_path.places[i].whole());
+    for (std::size_t i = 0; i < of_path.modules.size() && !even; ++i)
+      add(of_path.modules[i].whole());
     append(lora.rank_pattern, path, of_path, static_cast<double>(lora.rank),
            [](const LayerAdapter& own) { return static_cast<double>(own.rank); });
     append(lora.alpha_pattern, path, of_path, lora.alpha,

@@ -13,28 +13,28 @@ namespace axonn {
 
 namespace {
 
-void check_places(const Rows& rows, const RowPositions& places) {
+void check_positions(const Rows& rows, const RowPositions& positions) {
   const auto fits = [&](std::span<const std::int32_t> each) {
     return each.empty() || std::ssize(each) == rows.count();
   };
-  AXONN_CHECK(
-      fits(places.positions) && fits(places.starts) && fits(places.counted) && fits(places.lengths),
-      "make_tokens: ", places.positions.size(), " positions, ", places.starts.size(), " starts, ",
-      places.counted.size(), " marks of padding and ", places.lengths.size(), " lengths for ",
-      rows.count(), " rows");
-  for (std::int32_t position : places.positions)
+  AXONN_CHECK(fits(positions.positions) && fits(positions.starts) && fits(positions.counted) &&
+                  fits(positions.lengths),
+              "make_tokens: ", positions.positions.size(), " positions, ", positions.starts.size(),
+              " starts, ", positions.counted.size(), " marks of padding and ",
+              positions.lengths.size(), " lengths for ", rows.count(), " rows");
+  for (std::int32_t position : positions.positions)
     AXONN_CHECK(position >= 0 && position < rows.most_positions(), "make_tokens: position ",
                 position, ", want 0 to ", rows.most_positions() - 1);
-  for (std::int64_t r = 0; r < std::ssize(places.starts); ++r)
-    AXONN_CHECK(places.starts[r] >= 0 && places.starts[r] <= r % rows.positions,
+  for (std::int64_t r = 0; r < std::ssize(positions.starts); ++r)
+    AXONN_CHECK(positions.starts[r] >= 0 && positions.starts[r] <= r % rows.positions,
                 "make_tokens: row ", r % rows.positions,
                 " of a sequence, wanted a document start from 0 to that row, got ",
-                places.starts[r]);
-  AXONN_CHECK(places.branches.empty() || std::ssize(places.branches) == 3 * rows.sequences,
-              "make_tokens: ", places.branches.size(), " numbers of branches for ", rows.sequences,
-              " sequences, want 3 for each");
-  for (std::size_t i = 0; i < places.branches.size(); i += 3) {
-    const auto of = places.branches.subspan(i, 3);
+                positions.starts[r]);
+  AXONN_CHECK(positions.branches.empty() || std::ssize(positions.branches) == 3 * rows.sequences,
+              "make_tokens: ", positions.branches.size(), " numbers of branches for ",
+              rows.sequences, " sequences, want 3 for each");
+  for (std::size_t i = 0; i < positions.branches.size(); i += 3) {
+    const auto of = positions.branches.subspan(i, 3);
     AXONN_CHECK(0 <= of[0] && of[0] <= of[1] && of[1] <= of[2] && of[2] <= rows.positions,
                 "make_tokens: branches ", of[0], ", ", of[1], " and ", of[2], " of a sequence of ",
                 rows.positions, " rows, want them in order");
@@ -42,13 +42,13 @@ void check_places(const Rows& rows, const RowPositions& places) {
 }
 
 /// Rows::rotary of all rows, in host memory; empty if it is.
-std::vector<std::int32_t> rotary_rows(const Rows& rows, const RowPositions& places) {
+std::vector<std::int32_t> rotary_rows(const Rows& rows, const RowPositions& positions) {
   std::vector<std::int32_t> all;
-  if (places.short_sequences == 0) return all;
-  for (std::int64_t r = 0; r < std::ssize(places.lengths); ++r) {
+  if (positions.short_sequences == 0) return all;
+  for (std::int64_t r = 0; r < std::ssize(positions.lengths); ++r) {
     const std::int64_t position =
-        places.positions.empty() ? r % rows.positions : places.positions[r];
-    const bool is_long = places.lengths[r] > places.short_sequences;
+        positions.positions.empty() ? r % rows.positions : positions.positions[r];
+    const bool is_long = positions.lengths[r] > positions.short_sequences;
     all.push_back(static_cast<std::int32_t>(position + (is_long ? rows.most_positions() : 0)));
   }
   return all;
@@ -90,8 +90,8 @@ SequenceShare share_of(const Context& ctx, const Rows& whole,
 /// This rank's part of tokens, as make_tokens() returns it.
 Tokens shared_tokens(const Context& ctx, std::span<const std::int32_t> ids,
                      std::span<const std::int32_t> targets, const Rows& whole,
-                     const RowPositions& places) {
-  const auto share = std::make_shared<const SequenceShare>(share_of(ctx, whole, places.starts));
+                     const RowPositions& positions) {
+  const auto share = std::make_shared<const SequenceShare>(share_of(ctx, whole, positions.starts));
   Rows rows{.sequences = whole.sequences,
             .positions = whole.positions / ctx.grid.shape().context,
             .first = whole.first,
@@ -111,19 +111,19 @@ Tokens shared_tokens(const Context& ctx, std::span<const std::int32_t> ids,
     return all.empty() ? Tensor() : cut([all](std::int64_t row) { return all[row]; });
   };
   const std::int64_t T = whole.positions;
-  rows.position = places.positions.empty()
+  rows.position = positions.positions.empty()
                       ? cut([T](std::int64_t row) { return static_cast<std::int32_t>(row % T); })
-                      : part_of(places.positions);
-  rows.counted = part_of(places.counted);
-  rows.rotary = part_of(rotary_rows(whole, places));
+                      : part_of(positions.positions);
+  rows.counted = part_of(positions.counted);
+  rows.rotary = part_of(rotary_rows(whole, positions));
   if (share->has_halo()) {
     // The first rank's halo holds no keys.
     rows.start = cut([&, first_key = share->first_key](std::int64_t row) {
-      const std::int64_t start = places.starts.empty() ? 0 : places.starts[row];
+      const std::int64_t start = positions.starts.empty() ? 0 : positions.starts[row];
       return static_cast<std::int32_t>(std::max<std::int64_t>(start - first_key, 0));
     });
   } else {
-    rows.start = part_of(places.starts);
+    rows.start = part_of(positions.starts);
   }
   return {part_of(ids), part_of(targets), std::move(rows)};
 }
@@ -143,28 +143,29 @@ void move_on(std::vector<std::int32_t>& ids, std::vector<std::int32_t>& targets,
 }  // namespace
 
 Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
-                   std::span<const std::int32_t> targets, Rows rows, const RowPositions& places) {
+                   std::span<const std::int32_t> targets, Rows rows,
+                   const RowPositions& positions) {
   AXONN_CHECK(std::ssize(ids) == rows.count() && (targets.empty() || targets.size() == ids.size()),
               "make_tokens: ", ids.size(), " ids and ", targets.size(), " targets for ",
               rows.sequences, " sequences of ", rows.positions);
-  if (places.reach > 0) rows.reach = places.reach;
-  check_places(rows, places);
-  const bool shared = ctx.grid.shape().context > 1 && !places.whole;
-  AXONN_CHECK(places.further == 0 || !shared,
+  if (positions.reach > 0) rows.reach = positions.reach;
+  check_positions(rows, positions);
+  const bool shared = ctx.grid.shape().context > 1 && !positions.whole;
+  AXONN_CHECK(positions.further == 0 || !shared,
               "make_tokens: ranks share sequences, and have not all of the further tokens");
-  AXONN_CHECK(places.branches.empty() || !shared,
+  AXONN_CHECK(positions.branches.empty() || !shared,
               "make_tokens: ranks share sequences, and a branch needs its whole sequence");
-  if (shared) return shared_tokens(ctx, ids, targets, rows, places);
-  rows.position = ctx.on_device(places.positions);
-  rows.start = ctx.on_device(places.starts);
-  rows.counted = ctx.on_device(places.counted);
-  rows.rotary = ctx.on_device(rotary_rows(rows, places));
-  rows.branches = ctx.on_device(places.branches);
+  if (shared) return shared_tokens(ctx, ids, targets, rows, positions);
+  rows.position = ctx.on_device(positions.positions);
+  rows.start = ctx.on_device(positions.starts);
+  rows.counted = ctx.on_device(positions.counted);
+  rows.rotary = ctx.on_device(rotary_rows(rows, positions));
+  rows.branches = ctx.on_device(positions.branches);
   Tokens tokens{ctx.on_device(ids), ctx.on_device(targets), std::move(rows)};
   std::vector<std::int32_t> further_ids(ids.begin(), ids.end()),
       further_targets(targets.begin(), targets.end());
-  for (int i = 0; i < places.further; ++i) {
-    move_on(further_ids, further_targets, tokens.rows.positions, places.starts);
+  for (int i = 0; i < positions.further; ++i) {
+    move_on(further_ids, further_targets, tokens.rows.positions, positions.starts);
     tokens.further.push_back({ctx.on_device(further_ids), ctx.on_device(further_targets)});
   }
   return tokens;

@@ -49,6 +49,6 @@ struct RowPositions {
 /// target that is not in the vocabulary means nothing.
 Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
                    std::span<const std::int32_t> targets, Rows rows,
-                   const RowPositions& places = {});
+                   const RowPositions& positions = {});
 
 }  // namespace axonn

@@ -184,7 +184,7 @@ class DryChecks {
     const GridShape shape = config_.parallelism.grid();
     world_ = make_dry_world(shape, rank_);
     grid_ = std::make_unique<Grid>(*world_, shape);
-    run_.place = grid_->describe();
+    run_.rank = grid_->describe();
     model_ = make_model(config_.model, *grid_);
     trained_ = trained_groups(*model_);
     const StateForm state = state_form(config_.optimizer);
@@ -257,8 +257,8 @@ class DryChecks {
                      .global_batch = training.global_batch,
                      .stages = batch_stages(training),
                      .micro_batch = training.micro_batch,
-                     .place = batch_place(grid, coords_of(grid, rank_)),
-                     .places = batch_places(grid)});
+                     .coordinate = batch_coordinate(grid, coords_of(grid, rank_)),
+                     .coordinates = batch_coordinates(grid)});
     describe_sample(batches, stages.front()->tokenizer.get());
     if (checkpoint_) check_continued(batches, stages);
     if (training.epochs > 0)
@@ -458,7 +458,7 @@ std::string to_text(const DryRun& result, const PreparedRun& run) {
           ? fmt::format(", frozen; {} in adapters{} are trained", format_count(result.trained),
                         config.model.lora.modules.empty() ? "" : " and whole modules")
           : "",
-      p.x, p.y, p.z, factors_text(p.grid()), p.data, format_count(p.grid().ranks()), result.place,
+      p.x, p.y, p.z, factors_text(p.grid()), p.data, format_count(p.grid().ranks()), result.rank,
       config.training.global_batch, config.training.seq_len, padding_text(config),
       config.training.micro_batch, length_text(result, config));
   for (const std::string& stage : result.stages) text += "stage     " + stage + '\n';

@@ -36,7 +36,7 @@ struct DryRunOptions {
 struct DryRun {
   std::int64_t parameters = 0;        ///< of the whole model, unpadded
   std::int64_t trained = 0;           ///< number of trained parameters, including adapters
-  std::string place;                  ///< "rank 5 (x 1, y 0, z 1, data 0)"
+  std::string rank;                   ///< "rank 5 (x 1, y 0, z 1, data 0)"
   ArenaStats memory;                  ///< of that rank: see DryStep
   std::int64_t sample_bytes = 0;      ///< of that rank while samples are written; 0: there are none
   std::int64_t rollout_bytes = 0;     ///< of that rank while answers of [rl] are written; 0: none

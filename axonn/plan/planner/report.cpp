@@ -227,7 +227,7 @@ std::string explanation(const PlanReport& r) {
       "\nTime of the best plan ({} micro-batch{} of {} sequence{} on each of {} (z, data) "
       "{}{}):\n",
       micros, micros == 1 ? "" : "es", best.micro_batch, best.micro_batch == 1 ? "" : "s",
-      batch_places(best.grid), best.grid.context > 1 ? "coordinates / context" : "coordinates",
+      batch_coordinates(best.grid), best.grid.context > 1 ? "coordinates / context" : "coordinates",
       padding == 0 ? "" : fmt::format("; in all {} are padding", padding));
   if (r.machine.error > 0) {
     const auto [least, most] = r.machine.range_of(time.step_s);

@@ -115,7 +115,7 @@ class Search {
 
   /// The most sequences of a step that a place of this grid has.
   std::int64_t share(const GridShape& grid) const {
-    return batch_share(run_->training.global_batch, batch_places(grid));
+    return batch_share(run_->training.global_batch, batch_coordinates(grid));
   }
 
   /// The possible micro-batch sizes on this grid, ascending; empty if it cannot cut the batch. A
@@ -352,7 +352,7 @@ class Search {
     if (micros.empty()) {
       const std::int64_t micro = options_.micro_batch, chunks = run_->parallelism.chunks;
       one.reason = concat("grid ", with_factors(grid), " cannot cut the batch of ",
-                          run_->training.global_batch, " sequences into ", batch_places(grid),
+                          run_->training.global_batch, " sequences into ", batch_coordinates(grid),
                           " parts over z and data",
                           micro > 0 ? concat(", with micro-batches of ", micro) : "",
                           chunks > 1 ? concat(", with ", chunks, " chunks each") : "");

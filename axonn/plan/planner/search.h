@@ -52,7 +52,7 @@ struct Plan {
     recompute_first_values = config.first_values;
   }
   std::int64_t micro_batch_count(std::int64_t global_batch) const {
-    return batch_share(global_batch, micro_batch * batch_places(grid));
+    return batch_share(global_batch, micro_batch * batch_coordinates(grid));
   }
 };
 

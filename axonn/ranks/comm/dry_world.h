@@ -9,7 +9,7 @@
 namespace axonn {
 
 /// Makes the world of one rank of a grid without the other ranks. The world and the groups split
-/// from it by Grid know this rank's place and their size. Collectives are checked,
+/// from it by Grid know this rank's coordinates and their size. Collectives are checked,
 /// move nothing and are done at once. So one core can plan, or dry-run a step of, a rank of any
 /// grid.
 ///

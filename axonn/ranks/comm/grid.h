@@ -31,9 +31,9 @@ class Grid {
   int extent(Axis axis) const { return shape_.extent(axis); }
   int coord(Axis axis) const { return coords_.at(axis); }
   /// As the functions of grid_shape.h, of this grid and this rank.
-  int batch_places() const { return axonn::batch_places(shape_); }
-  int batch_place() const { return axonn::batch_place(shape_, coords_); }
-  bool leads_place() const { return axonn::leads_place(shape_, coords_); }
+  int batch_coordinates() const { return axonn::batch_coordinates(shape_); }
+  int batch_coordinate() const { return axonn::batch_coordinate(shape_, coords_); }
+  bool leads_batch_coordinate() const { return axonn::leads_batch_coordinate(shape_, coords_); }
 
   /// The group of ranks that differ from this one only in `axis`, ordered by it.
   Communicator& along(Axis axis) const { return *groups_[static_cast<int>(axis)]; }

@@ -43,7 +43,7 @@ struct SequenceShare {
   std::int64_t first_key = 0;
   std::vector<std::int32_t> numbers;  ///< of each block of rows here, its number in its sequence
   Tensor blocks;  ///< (1, R / block) i32: the same, or with a halo its number among the keys
-  /// (1, B·T / block) i32: for each block of each sequence, its place among the sequence's blocks
+  /// (1, B·T / block) i32: for each block of each sequence, its index among the sequence's blocks
   /// in the order of the ranks: rank · (T / ranks / block) + how many earlier ones the rank has.
   /// Empty with a halo.
   Tensor slots;
@@ -51,7 +51,7 @@ struct SequenceShare {
   bool has_halo() const { return kind == Keys::halo_and_run; }
 };
 
-/// The rows of a place of the batch: `sequences` of `positions` tokens each, one after another. If
+/// The rows of a batch coordinate: `sequences` of `positions` tokens each, one after another. If
 /// rows are cut over x or y as well, a rank holds a run of them.
 struct Rows {
   std::int64_t sequences = 0, positions = 0;
@@ -247,7 +247,7 @@ struct Lazily {
   bool reads_parameters = false;
 };
 
-/// The context in which lazy chunk i is computed. The place on the tape for the steps that are
+/// The context in which lazy chunk i is computed. The position on the tape for the steps that are
 /// recorded then is taken now, so that backward does not depend on when the chunk is computed; it
 /// is in lane i, so that chunks take turns in backward as well.
 class LazyContext {

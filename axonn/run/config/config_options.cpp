@@ -379,7 +379,7 @@ std::string config_toml(Config config, const Origins& origins) {
   TrainingConfig& training = config.training;
   if (!origins.is_set("training.micro_batch") &&
       training.micro_batch ==
-          largest_micro_batch(training, batch_places(config.parallelism.grid())))
+          largest_micro_batch(training, batch_coordinates(config.parallelism.grid())))
     training.micro_batch = 0;
   const auto unused = unused_keys(config);
   const auto reason_of = [&](const Option& option) -> std::string {

@@ -11,23 +11,23 @@
 
 namespace axonn {
 
-std::int64_t largest_micro_batch(const TrainingConfig& training, std::int64_t places) {
+std::int64_t largest_micro_batch(const TrainingConfig& training, std::int64_t coordinates) {
   std::int64_t divisor = 0;
   for (const BatchStage& stage : batch_stages(training))
-    divisor = std::gcd(divisor, batch_share(stage.batch, places));
+    divisor = std::gcd(divisor, batch_share(stage.batch, coordinates));
   return divisor;
 }
 
 std::int64_t micro_batch_count(const Config& config) {
   const TrainingConfig& training = config.training;
   return batch_share(training.global_batch,
-                     training.micro_batch * batch_places(config.parallelism.grid()));
+                     training.micro_batch * batch_coordinates(config.parallelism.grid()));
 }
 
 std::int64_t padding_sequences(const Config& config) {
   const TrainingConfig& training = config.training;
   return micro_batch_count(config) * training.micro_batch *
-             batch_places(config.parallelism.grid()) -
+             batch_coordinates(config.parallelism.grid()) -
          training.global_batch;
 }
 
@@ -81,7 +81,7 @@ Config resolved(Config given) {
   config.data.answers = answer_data(config);
   config.model = resolved(config.model, 0, config.training.seq_len);
   if (config.training.micro_batch == 0)
-    config.training.micro_batch = largest_micro_batch(config.training, batch_places(grid));
+    config.training.micro_batch = largest_micro_batch(config.training, batch_coordinates(grid));
   resolve_schedule(config);
   return config;
 }

@@ -21,9 +21,9 @@ Config with_steps(Config config, std::int64_t steps);
 /// Returns the config with x, y, z and data taken from the named grid, if one is named.
 Config with_named_grid(Config config);
 
-/// The most sequences that `places` coordinates can compute at a time in every step without further
-/// padding: all of their share, unless batches change.
-std::int64_t largest_micro_batch(const TrainingConfig& training, std::int64_t places);
+/// The most sequences that so many batch coordinates can compute at a time in every step without
+/// further padding: all of their share, unless batches change.
+std::int64_t largest_micro_batch(const TrainingConfig& training, std::int64_t coordinates);
 
 /// The micro-batches of each (z, data) coordinate in a step of global_batch sequences. The config
 /// must be resolved.

@@ -18,7 +18,7 @@ class GroupUpdate {
         group_(group),
         update_(update),
         layout_(*update.factor_layout),
-        count_(std::ssize(layout_.places())),
+        count_(std::ssize(layout_.factored())),
         t_(static_cast<double>(update.step + 1)),
         factors_(ctx.zeros(1, layout_.flat(), DType::f32, MemoryUse::optimizer)),
         sums_(ctx.zeros(1, 3 * count_, DType::f64, MemoryUse::optimizer)) {}
@@ -33,7 +33,7 @@ class GroupUpdate {
  private:
   /// A part of a parameter that this rank holds, whose shape the operations take.
   struct Part {
-    const FactorLayout::Place& place;
+    const FactorLayout::Factored& factors;
     std::int64_t number = 0;  ///< of the parameter
     std::int64_t offset = 0, count = 0;
     View rows, cols;  ///< its factors; no rows of a vector
@@ -54,18 +54,18 @@ class GroupUpdate {
     for (const auto& [spec, slice] : group_.piece_slices()) {
       if (only_owned && !slice.owned) continue;
       const std::size_t number = layout_.index_of(*spec);
-      const FactorLayout::Place& place = layout_.places()[number];
+      const FactorLayout::Factored& factors = layout_.factored()[number];
       for_rectangles(slice, [&](const Rectangle& at) {
-        Part part{.place = place,
+        Part part{.factors = factors,
                   .number = static_cast<std::int64_t>(number),
                   .offset = slice.offset + at.offset,
                   .count = at.rows * at.cols};
-        const View rows = all.col_range(place.rows_begin + at.row, at.rows);
-        if (place.is_vector()) {
+        const View rows = all.col_range(factors.rows_begin + at.row, at.rows);
+        if (factors.is_vector()) {
           part.cols = rows;  // of each element
         } else {
           part.rows = rows;
-          part.cols = all.col_range(place.cols_begin + at.col, at.cols);
+          part.cols = all.col_range(factors.cols_begin + at.col, at.cols);
           part.height = at.rows;
         }
         f(part);
@@ -87,8 +87,8 @@ class GroupUpdate {
           .cols = part.cols,
           .gradient = part.in(group_.gradient()),
           .scale = update_.scale,
-          .row_share = 1 / static_cast<float>(part.place.cols()),
-          .col_share = part.place.is_vector() ? 1 : 1 / static_cast<float>(part.place.rows())});
+          .row_share = 1 / static_cast<float>(part.factors.cols()),
+          .col_share = part.factors.is_vector() ? 1 : 1 / static_cast<float>(part.factors.rows())});
       if (config_.scale_parameter)
         ctx_.backend.run(ops::SquaredSum{sum(Sum::weights, part.number), part.in(group_.master())});
     });
@@ -113,10 +113,10 @@ class GroupUpdate {
     const bool paper = config_.adafactor_form == AdafactorForm::paper;
     ops::FactoredMoment moment{
         .cols = part.cols, .added = paper ? eps : 0, .lowest = paper ? 0 : eps};
-    if (part.place.is_vector()) return moment;
+    if (part.factors.is_vector()) return moment;
     moment.rows = part.rows;
     moment.sum = sum(Sum::rows, part.number);
-    moment.count = static_cast<float>(part.place.rows());
+    moment.count = static_cast<float>(part.factors.rows());
     return moment;
   }
 
@@ -125,11 +125,11 @@ class GroupUpdate {
   void add_sizes() const {
     std::vector<bool> has_sum(count_);
     for_parts(false, [&](const Part& part) {
-      if (part.place.is_vector() || has_sum[part.number]) return;
+      if (part.factors.is_vector() || has_sum[part.number]) return;
       has_sum[part.number] = true;
       ctx_.backend.run(
           ops::Sum{sum(Sum::rows, part.number),
-                   factors_.raw_view().col_range(part.place.rows_begin, part.place.rows())});
+                   factors_.raw_view().col_range(part.factors.rows_begin, part.factors.rows())});
     });
     for_parts(true, [&](const Part& part) {
       ctx_.backend.run(ops::AdafactorSquares{.out = sum(Sum::steps, part.number),
@@ -146,14 +146,14 @@ class GroupUpdate {
                  size = config_.relative_step ? std::min(lr, 1 / std::sqrt(t_)) : lr;
     const bool paper = config_.adafactor_form == AdafactorForm::paper;
     for_parts(false, [&](const Part& part) {
-      const double decay = part.place.spec->decays ? config_.weight_decay : 0;
+      const double decay = part.factors.spec->decays ? config_.weight_decay : 0;
       ops::Adafactor op{.master = part.in(group_.master()),
                         .gradient = part.in(group_.gradient()),
                         .out = part.in(group_.piece_of_compute()),
                         .moment = moment_of(part),
                         .scale = update_.scale,
                         .step_squares = sum(Sum::steps, part.number),
-                        .count = static_cast<double>(part.place.spec->layout.count()),
+                        .count = static_cast<double>(part.factors.spec->layout.count()),
                         .step = static_cast<float>(size),
                         .least_size = static_cast<float>(config_.eps2),
                         .threshold = static_cast<float>(config_.clip_threshold),

@@ -21,17 +21,17 @@ FactorLayout::FactorLayout(const ParameterGroup& group) : ranks_(group.grid().sh
     return begin;
   };
   for (const auto& parameter : group.parameters()) {
-    Place place{.spec = &parameter->spec()};
-    place.rows_begin = take(place.rows());
-    if (!place.is_vector()) place.cols_begin = take(place.cols());
-    indices_.emplace(place.spec, places_.size());
-    places_.push_back(place);
+    Factored one{.spec = &parameter->spec()};
+    one.rows_begin = take(one.rows());
+    if (!one.is_vector()) one.cols_begin = take(one.cols());
+    indices_.emplace(one.spec, factored_.size());
+    factored_.push_back(one);
   }
   piece_ = round_up(end, ranks_ * kAlign) / ranks_;
   const int rank = group.grid().world().rank();
-  for (const Place& place : places_) {
-    add_slice(0, *place.spec, place.rows_begin, rank);
-    if (!place.is_vector()) add_slice(1, *place.spec, place.cols_begin, rank);
+  for (const Factored& one : factored_) {
+    add_slice(0, *one.spec, one.rows_begin, rank);
+    if (!one.is_vector()) add_slice(1, *one.spec, one.cols_begin, rank);
   }
 }
 

@@ -27,7 +27,7 @@ class FactorLayout {
   explicit FactorLayout(const ParameterGroup& group);
 
   /// One parameter's factors.
-  struct Place {
+  struct Factored {
     const ParameterSpec* spec = nullptr;
     std::int64_t rows_begin = 0, cols_begin = 0;  ///< in the flat vector
     /// Whether it has no factors of columns.
@@ -35,8 +35,8 @@ class FactorLayout {
     std::int64_t rows() const { return spec->layout.rows; }
     std::int64_t cols() const { return spec->layout.cols; }
   };
-  const std::vector<Place>& places() const { return places_; }
-  /// The index in places() of a parameter of the group.
+  const std::vector<Factored>& factored() const { return factored_; }
+  /// The index in factored() of a parameter of the group.
   std::size_t index_of(const ParameterSpec& spec) const { return indices_.at(&spec); }
 
   std::int64_t flat() const { return piece_ * ranks_; }  ///< N
@@ -50,7 +50,7 @@ class FactorLayout {
  private:
   void add_slice(std::size_t kind, const ParameterSpec& spec, std::int64_t begin, int rank);
 
-  std::vector<Place> places_;
+  std::vector<Factored> factored_;
   std::unordered_map<const ParameterSpec*, std::size_t> indices_;
   std::int64_t piece_ = 0, ranks_ = 1, count_ = 0;
   std::array<std::vector<NamedSlice>, kFactorKinds.size()> slices_;

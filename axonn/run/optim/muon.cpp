@@ -74,9 +74,9 @@ std::vector<HiddenMatrix> hidden_matrices(std::span<ParameterGroup* const> group
 }
 
 /// Plans the rounds of one rank.
-class MuonPlanner {
+class MuonRounds {
  public:
-  MuonPlanner(const Grid& grid, std::span<ParameterGroup* const> groups, MuonScale scale)
+  MuonRounds(const Grid& grid, std::span<ParameterGroup* const> groups, MuonScale scale)
       : grid_(grid), groups_(groups), scale_(scale) {
     for (const ParameterGroup* group : groups) {
       auto& of_parts = sizes_.emplace_back();
@@ -174,7 +174,7 @@ class Muon final : public Optimizer {
 
   void prepare(const Context& ctx, std::span<ParameterGroup* const> groups) override {
     groups_.assign(groups.begin(), groups.end());
-    rounds_ = MuonPlanner(ctx.grid, groups, config_.muon_scale).rounds();
+    rounds_ = MuonRounds(ctx.grid, groups, config_.muon_scale).rounds();
   }
 
   void update_together(const Context& ctx, const Update& update,
@@ -215,17 +215,17 @@ class Muon final : public Optimizer {
     const Tensor out = buffer_for(ctx, sum_of(round.x_from), DType::f32);
     std::int64_t at = 0, behind = sent;
     for (const HeldSlice& held : round.held) {
-      std::int64_t& place = held.owned ? at : behind;
+      std::int64_t& column = held.owned ? at : behind;
       const UpdateRange range{.begin = held.offset, .count = held.count};
       for_parts(ctx, states[held.group], range, 1, [&](const UpdateRange& piece, Views momentum) {
         ctx.backend.run(ops::Momentum{
             .momentum = momentum.front(),
             .gradient = groups_[held.group]->gradient().col_range(piece.begin, piece.count),
-            .out = out.raw_view().col_range(place, piece.count),
+            .out = out.raw_view().col_range(column, piece.count),
             .scale = update.scale,
             .beta = static_cast<float>(config_.momentum),
             .nesterov = config_.nesterov});
-        place += piece.count;
+        column += piece.count;
       });
     }
     Tensor u = buffer_for(ctx, arriving, DType::f32);

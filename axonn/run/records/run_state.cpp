@@ -62,8 +62,8 @@ StateTexts to_texts(const RunState& state, std::string config_toml) {
 
 namespace {
 
-/// The place in the data of a state.json, also of an older one. `samples`: those done, if it does
-/// not say.
+/// The position in the data of a state.json, also of an older one. `samples`: those done, if it
+/// does not say.
 DataPosition place_of(const nlohmann::json& json, std::int64_t samples, const Config& config) {
   const auto data = json.value("data", nlohmann::json::object());
   DataPosition place{.consumed = json.value("consumed", json.value("samples_done", samples)),

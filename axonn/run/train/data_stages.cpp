@@ -167,16 +167,16 @@ DataPosition data_begin(const Config& config,
                         const std::vector<BatchSource>& sources,
                         std::vector<std::string> fingerprints) {
   const std::vector<Config> configs = stages_of(config);
-  DataPosition place{.seed = config.training.seed, .shuffle = config.data.shuffle};
+  DataPosition position{.seed = config.training.seed, .shuffle = config.data.shuffle};
   for (std::size_t s = 0; s < sources.size(); ++s) {
-    place.stages.push_back({.name = sources[s].name,
-                            .seq_len = configs[s].training.seq_len,
-                            .fingerprint = std::move(fingerprints[s])});
+    position.stages.push_back({.name = sources[s].name,
+                               .seq_len = configs[s].training.seq_len,
+                               .fingerprint = std::move(fingerprints[s])});
     for (const ForgottenDocument& document : forgotten_of(*stages[s]))
-      place.stages.back().forgotten.push_back(document.hash);
-    std::ranges::sort(place.stages.back().forgotten);
+      position.stages.back().forgotten.push_back(document.hash);
+    std::ranges::sort(position.stages.back().forgotten);
   }
-  return place;
+  return position;
 }
 
 std::optional<std::int64_t> first_forgetting_step(const Batches& batches, std::int64_t steps) {

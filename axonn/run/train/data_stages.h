@@ -40,7 +40,7 @@ double epochs_of(const Config& config, const Batches& batches, std::size_t s);
 /// its data training.epochs times. Throws UsageError if they are too many to count.
 std::int64_t steps_of_epochs(const Config& config, const Batches& batches);
 
-/// The place of a run in its data before the first sample. `fingerprints`: of the data of each
+/// The position of a run in its data before the first sample. `fingerprints`: of the data of each
 /// stage, or "" if not known.
 DataPosition data_begin(const Config& config,
                         const std::vector<std::shared_ptr<const Corpus>>& stages,

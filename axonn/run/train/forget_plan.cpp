@@ -31,7 +31,7 @@ double step_seconds_of(const std::string& run) {
   return *middle / 1e3;
 }
 
-/// The place in the data of the newest checkpoint of the run, if it has any.
+/// The position in the data of the newest checkpoint of the run, if it has any.
 DataPosition place_of(const std::string& run, const Config& config) {
   if (!has_checkpoint(checkpoints_of(run))) return {};
   return read_run_state(CheckpointReader(run), config).data;
@@ -44,8 +44,8 @@ std::vector<ForgottenDocument> documents_of(
   std::vector<ForgottenDocument> documents(first.begin(), first.end());
   for (std::size_t s = 1; s < stages.size(); ++s)
     for (std::size_t d = 0; d < documents.size(); ++d) {
-      const auto& more = forgotten_of(*stages[s])[d].places;
-      documents[d].places.insert(documents[d].places.end(), more.begin(), more.end());
+      const auto& more = forgotten_of(*stages[s])[d].occurrences;
+      documents[d].occurrences.insert(documents[d].occurrences.end(), more.begin(), more.end());
     }
   return documents;
 }

@@ -12,7 +12,8 @@ namespace axonn {
 
 /// What it takes to make a run forget documents: to repeat it from before their first use.
 struct ForgetPlan {
-  /// In the order of data.forget, with their places in the data of the first stage, then the next.
+  /// In the order of data.forget, with their occurrences in the data of the first stage, then the
+  /// next.
   std::vector<ForgottenDocument> documents;
   /// The first step, counted from 1, that reads a document that the run has not left out; none.
   std::optional<std::int64_t> first;

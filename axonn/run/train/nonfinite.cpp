@@ -33,14 +33,14 @@ class NonfiniteSearch {
  public:
   explicit NonfiniteSearch(const Context& ctx) : ctx_(ctx), count_(ctx.zeros(1, 1, DType::i64)) {}
 
-  bool found() const { return !place_.empty(); }
+  bool found() const { return !location_.empty(); }
   std::int64_t when() const { return when_; }
-  const std::string& place() const { return place_; }
+  const std::string& location() const { return location_; }
 
-  /// Notes `place` if values has NaN or infinity and nothing was found before. when: the order of
-  /// calls, the same on all ranks.
-  template <typename Place>
-  void look(std::int64_t when, const View& values, const Place& place) {
+  /// Notes where, as describe() says, if values has NaN or infinity and nothing was found before.
+  /// when: the order of calls, the same on all ranks.
+  template <typename Describe>
+  void look(std::int64_t when, const View& values, const Describe& describe) {
     if (found() || values.count() == 0) return;
     if (values.dtype != DType::f32 && !is_half(values.dtype)) return;
     std::int64_t count = 0;
@@ -49,14 +49,14 @@ class NonfiniteSearch {
     ctx_.device().copy_to_host(&count, count_.view().data, sizeof count);
     if (count == 0) return;
     when_ = when;
-    place_ = place();
+    location_ = describe();
   }
 
  private:
   Context ctx_;
   Tensor count_;
   std::int64_t when_ = std::numeric_limits<std::int64_t>::max();
-  std::string place_;
+  std::string location_;
 };
 
 std::string samples_text(const std::vector<MicroBatch>& batch, std::size_t micro) {
@@ -65,19 +65,19 @@ std::string samples_text(const std::vector<MicroBatch>& batch, std::size_t micro
                      one.first + one.sequences - 1);
 }
 
-/// The place of the rank that found one first, on all ranks; "" if none did.
-std::string first_place(Communicator& world, const NonfiniteSearch& search) {
+/// Where the rank that found one first found it, on all ranks; "" if none did.
+std::string first_location(Communicator& world, const NonfiniteSearch& search) {
   std::vector<std::int64_t> all(world.size());
   std::int64_t mine = search.when();
   world.all_gather(buffer(std::span(all)), {&mine, 1, DType::i64}, "diagnosis").wait();
   const auto first = std::ranges::min_element(all);
-  return broadcast_text(world, search.place(), static_cast<int>(first - all.begin()));
+  return broadcast_text(world, search.location(), static_cast<int>(first - all.begin()));
 }
 
-/// This rank's samples as JSON, if it is the one of its place that reports them.
+/// This rank's samples as JSON, if it is the one of its batch coordinate that reports them.
 std::string samples_json(Training& training, std::int64_t step) {
   nlohmann::json samples = nlohmann::json::array();
-  if (!training.model.grid().leads_place()) return samples.dump();
+  if (!training.model.grid().leads_batch_coordinate()) return samples.dump();
   const Sequences& sequences = *training.batches->source_of(step).sequences;
   const auto batch = training.batches->at(step);
   for (const MicroBatch& micro : batch->micro_batches)
@@ -100,7 +100,7 @@ std::string samples_json(Training& training, std::int64_t step) {
   return samples.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// The step in the batch file, for this rank. micro_batches are those of its place.
+/// The step in the batch file, for this rank. micro_batches are those of its batch coordinate.
 struct StoredStep {
   StepInput input;
   std::vector<MicroBatch> micro_batches;
@@ -114,9 +114,10 @@ StoredStep stored_step(const LoadedModel& model, const std::string& text) try {
   const auto stages = batch_stages(t);
   if (std::ranges::find(stages, size, &BatchStage::batch) == stages.end())
     refuse(kBatchFile, " has ", size, " samples, but training.global_batch is ", t.global_batch);
-  const std::int64_t unit = t.micro_batch * model.grid().batch_places(),
+  const std::int64_t unit = t.micro_batch * model.grid().batch_coordinates(),
                      each = batch_share(size, unit) * t.micro_batch,
-                     mine = model.grid().batch_place() * each, first = samples.front().at("sample");
+                     mine = model.grid().batch_coordinate() * each,
+                     first = samples.front().at("sample");
   StoredStep stored;
   stored.input = {.step = json.at("step"),
                   .micro_batches = static_cast<int>(each / t.micro_batch),
@@ -201,7 +202,7 @@ std::string find_nonfinite(Training& training, StepInput input,
     search.look(last + 1, group->gradient(), [&] {
       return concat("in the sum of the gradients of block ", group->name(), ", on ", here);
     });
-  return first_place(model.grid().world(), search);
+  return first_location(model.grid().world(), search);
 }
 
 void save_step(Training& training, const StepInput& input, const std::string& folder,

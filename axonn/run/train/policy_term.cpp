@@ -20,11 +20,11 @@ namespace {
 
 using Values = std::vector<std::vector<double>>;
 
-/// Sums over all ranks what one rank of each place has, and the others lack.
+/// Sums over all ranks what one rank of each batch coordinate has, and the others lack.
 void share(const Grid& grid, Values& values) {
   std::vector<double> flat;
   for (const std::vector<double>& one : values) flat.insert(flat.end(), one.begin(), one.end());
-  if (!grid.leads_place()) std::ranges::fill(flat, 0);
+  if (!grid.leads_batch_coordinate()) std::ranges::fill(flat, 0);
   grid.world().all_reduce(buffer(std::span(flat)), "log-probabilities").wait();
   auto next = flat.begin();
   for (std::vector<double>& one : values) {
@@ -197,7 +197,7 @@ std::string PolicyTerm::state() const {
   return state.dump();
 }
 
-void PolicyTerm::set_state(std::string_view json, std::int64_t n, const std::string& place) {
+void PolicyTerm::set_state(std::string_view json, std::int64_t n, const std::string& location) {
   const GenerationSteps& steps = data_.sequences->steps();
   const auto value = nlohmann::json::parse(json, nullptr, false);
   Generation read;
@@ -206,9 +206,9 @@ void PolicyTerm::set_state(std::string_view json, std::int64_t n, const std::str
     read.old = value.at("old").get<Values>();
     read.reference = value.at("reference").get<Values>();
     if (data_.sampler)
-      *data_.written = parse_rollouts(value.at("answers").get<std::string>(), place);
+      *data_.written = parse_rollouts(value.at("answers").get<std::string>(), location);
   } catch (const nlohmann::json::exception&) {
-    refuse(place, " does not hold the log-probabilities of a generation; it is damaged");
+    refuse(location, " does not hold the log-probabilities of a generation; it is damaged");
   }
   if (read.number != steps.generation(n)) return;  // the next one begins
   generation_ = std::move(read);
@@ -217,7 +217,7 @@ void PolicyTerm::set_state(std::string_view json, std::int64_t n, const std::str
     for (std::size_t i = 0; i < of->size() && fits; ++i)
       fits = (*of)[i].size() == rollout(first() + static_cast<std::int64_t>(i)).answer.size();
     if (!fits)
-      refuse(place, ": its log-probabilities are not those of the answers of data.jsonl; go on ",
+      refuse(location, ": its log-probabilities are not those of the answers of data.jsonl; go on ",
              "with the same data, training.global_batch, rl.steps_per_generation and ",
              "rl.iterations");
   }
@@ -359,7 +359,7 @@ void PolicyTerm::finish_scores(const Context& ctx, const StepInput& input) {
       if (answer.number >= 0) add_answer(answer, by, static_cast<double>(input.tokens), rows);
     set_rows(ctx, micro, rows);
   }
-  if (!ctx.grid.leads_place()) std::ranges::fill(figures_, 0);
+  if (!ctx.grid.leads_batch_coordinate()) std::ranges::fill(figures_, 0);
   ctx.grid.world().all_reduce(buffer(std::span(figures_)), "answers").wait();
   check_sampler();
 }

@@ -59,9 +59,9 @@ class PolicyTerm final : public LossTerm {
   /// What a run needs to go on within a generation, as JSON: the policy's log-probabilities at its
   /// begin, and the answers that the sampler wrote; "" if it needs none. The same on every rank.
   std::string state() const;
-  /// Restores it; step n is the next one. Throws UsageError, beginning with `place`, for another
+  /// Restores it; step n is the next one. Throws UsageError, beginning with `location`, for another
   /// text.
-  void set_state(std::string_view json, std::int64_t n, const std::string& place);
+  void set_state(std::string_view json, std::int64_t n, const std::string& location);
 
   const PolicyData& data() const { return data_; }
 

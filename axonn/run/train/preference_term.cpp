@@ -27,13 +27,13 @@ std::vector<double> scores_of(LoadedModel& model, const PreparedRun& run,
                               const std::shared_ptr<const PairSequences>& sequences,
                               const AnswerTable& table) {
   const TrainingConfig& t = run->training;
-  const int places = model.grid().batch_places();
+  const int coordinates = model.grid().batch_coordinates();
   Batches batches(sequences, {},
                   {.seq_len = t.seq_len,
-                   .global_batch = t.micro_batch * places,
+                   .global_batch = t.micro_batch * coordinates,
                    .micro_batch = t.micro_batch,
-                   .place = model.grid().batch_place(),
-                   .places = places,
+                   .coordinate = model.grid().batch_coordinate(),
+                   .coordinates = coordinates,
                    .end = sequences->count()});
   const Context ctx = model.context();
   std::vector<double> sums(2 * sequences->count());
@@ -47,7 +47,7 @@ std::vector<double> scores_of(LoadedModel& model, const PreparedRun& run,
       const Tensor losses = model.model().target_losses(pass, tokens);
       for (const ScoredPair& pair :
            scored_pairs(ctx, tokens, losses, &table, run->preference.ld_alpha)) {
-        if (!model.grid().leads_place()) continue;
+        if (!model.grid().leads_batch_coordinate()) continue;
         for (std::size_t side = 0; side < 2; ++side)
           sums[2 * pair.number + side] += pair.answers[side].policy;
       }
@@ -148,7 +148,7 @@ std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens, c
                                      const AnswerTable* table, double ld_alpha) {
   const WholeRows whole(ctx, tokens.rows);
   const auto targets = whole.gather(stored_values<std::int32_t>(ctx, tokens.targets)),
-             places = whole.gather(stored_values<std::int32_t>(ctx, tokens.rows.position));
+             coordinates = whole.gather(stored_values<std::int32_t>(ctx, tokens.rows.position));
   const auto of_rows = whole.gather(stored_values<float>(ctx, losses), losses.cols());
   const std::int64_t length = whole.positions();
   std::vector<ScoredPair> pairs(tokens.rows.sequences);
@@ -160,7 +160,7 @@ std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens, c
     bool second = false;
     for (std::int64_t r = 0; r < length; ++r) {
       // The second answer is a document of its own, or goes on from rows that both have.
-      second = second || (r > 0 && places[s * length + r] <= places[s * length + r - 1]);
+      second = second || (r > 0 && coordinates[s * length + r] <= coordinates[s * length + r - 1]);
       if (targets[s * length + r] < 0) continue;
       pair.rows[r] = second ? RowOf::second : r < prompt ? RowOf::prompt : RowOf::first;
       if (pair.rows[r] != RowOf::prompt) ++pair.answers[second].tokens;
@@ -290,7 +290,7 @@ StepResult PreferenceTerm::evaluate(Context ctx, Model& model, Batches& batches)
   input.tokens = batches.options().end;
   finish_scores(ctx, input);
   std::array<double, kSums> sums{};
-  if (ctx.grid.leads_place()) sums = sums_;
+  if (ctx.grid.leads_batch_coordinate()) sums = sums_;
   ctx.grid.world().all_reduce(buffer(std::span<double>(sums)), "evaluation").wait();
   StepResult result;
   result.loss = *loss(sums, input);
@@ -303,7 +303,7 @@ PreferenceTerm::Shared PreferenceTerm::shared(const Context& ctx, const StepInpu
   if (sorts_pairs(config_)) found.sorted = sorted(ctx);
   if (alpha() == 0 && config_.loss != PreferenceLoss::kto) return found;
   std::array<double, 2> sums{sums_[kFirstTargets], sums_[kDivergence]};
-  if (!ctx.grid.leads_place()) sums = {};
+  if (!ctx.grid.leads_batch_coordinate()) sums = {};
   ctx.grid.world().all_reduce(buffer(std::span<double>(sums)), "answers").wait();
   const auto count = static_cast<double>(input.tokens);
   found.divergence = sums[1] / count;
@@ -316,15 +316,15 @@ std::vector<PairLoss> PreferenceTerm::sorted(const Context& ctx) const {
   for (const MicroPairs& micro : micros_)
     for (const ScoredPair& pair : micro.pairs)
       if (pair.whole()) mine.push_back(answers_of(pair));
-  const bool leads = ctx.grid.leads_place();
-  const auto place = static_cast<std::size_t>(ctx.grid.batch_place());
-  std::vector<double> counts(ctx.grid.batch_places());
-  if (leads) counts[place] = static_cast<double>(mine.size());
+  const bool leads = ctx.grid.leads_batch_coordinate();
+  const auto coordinate = static_cast<std::size_t>(ctx.grid.batch_coordinate());
+  std::vector<double> counts(ctx.grid.batch_coordinates());
+  if (leads) counts[coordinate] = static_cast<double>(mine.size());
   ctx.grid.world().all_reduce(buffer(std::span(counts)), "answers").wait();
-  const auto own = counts.begin() + ctx.grid.batch_place();
+  const auto own = counts.begin() + ctx.grid.batch_coordinate();
   const auto begin = static_cast<std::size_t>(std::accumulate(counts.begin(), own, 0.0)),
              total = static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), 0.0));
-  std::vector<double> scores(4 * total);  // of all places: each adds its own to zeros
+  std::vector<double> scores(4 * total);  // of all coordinates: each adds its own to zeros
   for (std::size_t i = 0; leads && i < mine.size(); ++i)
     for (std::size_t side = 0; side < 2; ++side) {
       double* const at = &scores[4 * (begin + i) + 2 * side];
@@ -378,7 +378,8 @@ void PreferenceTerm::begin_pass(Context& ctx, const Rows&, const View&) {
 }
 
 void PreferenceTerm::finish_sums(const Context& ctx, const View& sums) {
-  if (ctx.grid.leads_place()) ctx.device().copy_from_host(sums.data, sums_.data(), sizeof sums_);
+  if (ctx.grid.leads_batch_coordinate())
+    ctx.device().copy_from_host(sums.data, sums_.data(), sizeof sums_);
 }
 
 std::optional<double> PreferenceTerm::loss(std::span<const double> sums,

@@ -118,7 +118,8 @@ class PreferenceTerm final : public LossTerm {
   struct Shared {
     double divergence = 0;
     double each = 0;  ///< the weight of each of the first answers' targets, besides its answer's
-    std::vector<PairLoss> sorted = {};  ///< sorted_losses() of this place's pairs, in their order
+    std::vector<PairLoss> sorted =
+        {};  ///< sorted_losses() of this coordinate's pairs, in their order
   };
   /// The derivatives of the loss of both answers, which is added to the sums. `more` is added to
   /// the loss.

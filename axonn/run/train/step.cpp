@@ -175,7 +175,7 @@ void TrainStep::launch_graphs(const Context& ctx, const StepInput& input) {
   // A graph does not wait for work that began before it, so the new weights must have arrived.
   for (const ParameterGroup* group : model_.groups()) group->piece_of_compute();
   for (int micro = 0; micro < input.micro_batches; ++micro) {
-    const Tokens& tokens = graphs_->place(ctx, input.tokens_of(micro));
+    const Tokens& tokens = graphs_->copy_to(ctx, input.tokens_of(micro));
     const auto placed = [&tokens](int) { return tokens; };
     graphs_->run(ctx.arena(), micro, input.micro_batches, [&] {
       pass(ctx, input, micro, placed, sums_);
@@ -305,7 +305,7 @@ double TrainStep::evaluate(Context ctx, Batches& batches) {
   double targets = 0;
   for (std::int64_t step = 0; step < batches.steps(); ++step) {
     const std::shared_ptr<const Batch> batch = batches.at(step);
-    if (ctx.grid.leads_place()) targets += static_cast<double>(batch->counted);
+    if (ctx.grid.leads_batch_coordinate()) targets += static_cast<double>(batch->counted);
     for (const MicroBatch& micro : batch->micro_batches) {
       evaluation_->prefetcher.begin_pass();
       evaluation_->more_micro_batches =

@@ -53,7 +53,7 @@ std::shared_ptr<const SequenceShare> share_like(const Context& ctx, const Sequen
 
 }  // namespace
 
-const Tokens& StepGraphs::place(const Context& ctx, const Tokens& tokens) {
+const Tokens& StepGraphs::copy_to(const Context& ctx, const Tokens& tokens) {
   const auto put = [&ctx](Tensor& to, const Tensor& from) {
     if (from.empty()) return;
     if (to.empty()) to = ctx.like(from);

@@ -41,7 +41,7 @@ class StepGraphs {
 
   /// Copies this micro-batch's tokens to the addresses that the pieces read. Throws if the rows
   /// have another shape.
-  const Tokens& place(const Context& ctx, const Tokens& tokens);
+  const Tokens& copy_to(const Context& ctx, const Tokens& tokens);
 
   /// Number of captures so far, including repeated ones.
   int captures() const { return captures_; }

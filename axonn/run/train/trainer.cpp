@@ -194,7 +194,7 @@ class Trainer {
     if (cost.bytes > 0)
       log_.info(fmt::format("model from {}: this rank read {} in {}", config_.model.path,
                             format_bytes(cost.bytes), format_duration(cost.seconds)));
-    training_.place(0);  // collective, which saving should not be
+    training_.data_position(0);  // collective, which saving should not be
     if (!from.empty()) resume_from(from);
     if (from.empty() && config_.checkpoint.resume == "auto")
       log_.info(
@@ -406,7 +406,7 @@ class Trainer {
   /// The texts of a checkpoint that is made now.
   StateTexts texts() {
     state_.tokens_seen = log_.tokens_seen();
-    state_.data = training_.place(state_.steps_done);
+    state_.data = training_.data_position(state_.steps_done);
     state_.loss_scale = training_.step.loss_scale().state();
     state_.optimizer = training_.optimizer.numbers();
     StateTexts texts = to_texts(state_, stored_config_text(config_, origins()));

@@ -58,8 +58,8 @@ BatchOptions batch_options(const LoadedModel& model) {
           .stages = batch_stages(t),
           .micro_batch = t.micro_batch,
           .further = static_cast<int>(model.config().model.mtp_layers),
-          .place = model.grid().batch_place(),
-          .places = model.grid().batch_places()};
+          .coordinate = model.grid().batch_coordinate(),
+          .coordinates = model.grid().batch_coordinates()};
 }
 
 std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corpus& corpus) {
@@ -68,7 +68,7 @@ std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corp
       validation_sequences(corpus, t.seq_len, model.config().model.vocab);
   if (!sequences) return nullptr;
   BatchOptions options = batch_options(model);
-  options.global_batch = t.micro_batch * options.places;  // one micro-batch at a time
+  options.global_batch = t.micro_batch * options.coordinates;  // one micro-batch at a time
   options.stages.clear();
   options.further = 0;
   options.end = sequences->count();
@@ -81,7 +81,8 @@ std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corp
 void refuse_without_targets(Batches& batches, const Grid& grid) {
   if (!batches.counts_by_reading()) return;  // all targets count
   for (std::int64_t n = 0; n < batches.steps(); ++n) {
-    double counted = grid.leads_place() ? static_cast<double>(batches.at(n)->counted) : 0;
+    double counted =
+        grid.leads_batch_coordinate() ? static_cast<double>(batches.at(n)->counted) : 0;
     grid.world().all_reduce(buffer(std::span(&counted, 1)), "validation targets").wait();
     if (counted > 0) return;
   }
@@ -263,7 +264,7 @@ namespace {
 /// Whether some micro-batch of the run may have sequences of padding.
 bool may_pad(const Config& config) {
   return any_padded(batch_stages(config.training),
-                    config.training.micro_batch * batch_places(config.parallelism.grid()));
+                    config.training.micro_batch * batch_coordinates(config.parallelism.grid()));
 }
 
 /// The memory of make_tokens() for whole sequences, on a device that keeps no values.
@@ -344,7 +345,7 @@ void Training::begin_count(std::int64_t n, const Batch* here) {
   count_.work.wait();
   count_.step = n;
   count_.sums = {};
-  if (here && grid.leads_place())
+  if (here && grid.leads_batch_coordinate())
     count_.sums = {static_cast<double>(here->counted), static_cast<double>(here->targets),
                    static_cast<double>(here->inputs)};
   count_.work = grid.world().all_reduce(buffer(std::span<double>(count_.sums)), "counted targets");
@@ -419,7 +420,7 @@ StepInput Training::input(std::int64_t n) {
   return input;
 }
 
-DataPosition Training::place(std::int64_t n) {
+DataPosition Training::data_position(std::int64_t n) {
   if (!batches) return {};
   Communicator& world = model.grid().world();
   if (begin_.stages.empty()) {
@@ -429,18 +430,18 @@ DataPosition Training::place(std::int64_t n) {
     begin_ = data_begin(model.config(), corpora, batches->sources(),
                         broadcast_texts(world, std::move(fingerprints)));
   }
-  DataPosition place = begin_;
-  place.consumed = batches->consumed_before(n);
+  DataPosition position = begin_;
+  position.consumed = batches->consumed_before(n);
   for (std::size_t s = 0; s < begin_.stages.size(); ++s)
-    place.stages[s].samples_done = batches->done(s, n);
-  place.stages.insert(place.stages.end(), unlisted_.begin(), unlisted_.end());
-  return place;
+    position.stages[s].samples_done = batches->done(s, n);
+  position.stages.insert(position.stages.end(), unlisted_.begin(), unlisted_.end());
+  return position;
 }
 
 bool Training::continue_at(std::int64_t n, const DataPosition& saved,
                            const std::string& checkpoint) {
   if (!batches) return false;
-  ContinuedData continued = continued_data(n, saved, place(0), batches->sources());
+  ContinuedData continued = continued_data(n, saved, data_position(0), batches->sources());
   refuse_changed_data(model.config(), checkpoint, continued);
   refuse_late_forgetting(model.config(), corpora, saved, continued, checkpoint);
   unlisted_.clear();
@@ -462,11 +463,11 @@ void save_checkpoint(Training& training, const std::string& folder, std::int64_t
     AXONN_CHECK(group->has_values(), "save_checkpoint: ", group->name(),
                 " has no values; call LoadedModel::initialise() or load_checkpoint() before");
   CheckpointSaver saver({.folder = folder, .keep = 0, .async = false});
-  const DataPosition place = training.place(steps_done);
-  const std::int64_t sequences = training.batches ? place.consumed : steps_done * t.global_batch;
+  const DataPosition position = training.data_position(steps_done);
+  const std::int64_t sequences = training.batches ? position.consumed : steps_done * t.global_batch;
   StateTexts texts = to_texts({.steps_done = steps_done,
                                .tokens_seen = sequences * t.seq_len,
-                               .data = place,
+                               .data = position,
                                .loss_scale = training.step.loss_scale().state(),
                                .optimizer = training.optimizer.numbers()},
                               stored_config_text(model.config(), Origins()));

@@ -71,13 +71,13 @@ class Training {
   /// Reads the batch of step n before its input is asked for; with an [rl] loss, begins its
   /// generation. Collective.
   std::shared_ptr<const Batch> read(std::int64_t n);
-  /// The place in the data before step n. The first call is collective.
-  DataPosition place(std::int64_t n);
-  /// Makes step n continue at this place of an earlier run, whose `checkpoint` a message names.
+  /// The position in the data before step n. The first call is collective.
+  DataPosition data_position(std::int64_t n);
+  /// Makes step n continue at this position of an earlier run, whose `checkpoint` a message names.
   /// If data or order of a stage that is not yet over differ, throws UsageError, or, if
   /// checkpoint.changed_data is restart, begins that stage with its first sample; then returns
-  /// true. Collective as place(). Does nothing without data.
-  bool continue_at(std::int64_t n, const DataPosition& place, const std::string& checkpoint);
+  /// true. Collective as data_position(). Does nothing without data.
+  bool continue_at(std::int64_t n, const DataPosition& position, const std::string& checkpoint);
   /// What the user should know of the answers that were written since the last call.
   std::vector<std::string> take_warnings();
   /// Adds to the texts of a checkpoint that is made now what an [rl] generation needs to go on.
@@ -119,7 +119,7 @@ class Training {
   std::string rollouts_folder_;
   std::unique_ptr<PreferenceTerm> held_out_;  // of answers; null without
 
-  DataPosition begin_;                   // known after the first place()
+  DataPosition begin_;                   // known after the first data_position()
   std::vector<StagePosition> unlisted_;  // of the earlier run
   /// here: null if the step's batch cannot be read.
   void begin_count(std::int64_t n, const Batch* here);
@@ -135,17 +135,17 @@ class Training {
   Count count_;
 };
 
-/// Saves a checkpoint of parameters, optimizer state and the place in the data as DIR/step-N, and
-/// returns when it is written. `folder` is DIR; steps_done, N, is the number of steps that the
+/// Saves a checkpoint of parameters, optimizer state and the position in the data as DIR/step-N,
+/// and returns when it is written. `folder` is DIR; steps_done, N, is the number of steps that the
 /// model was trained for. Collective. Throws Error, the same on all ranks, if parameters have no
 /// values or a file cannot be written; checkpoints in DIR stay.
 void save_checkpoint(Training& training, const std::string& folder, std::int64_t steps_done);
 
-/// Loads parameters, optimizer state and the place in the data from the checkpoint at path, which a
-/// grid of any shape may have written: a folder DIR/step-N, or DIR for the newest valid checkpoint
-/// in it. Returns the number of steps that it was trained for. Collective. Throws UsageError, the
-/// same on all ranks, if there is no valid checkpoint of this model and optimizer, and as
-/// Training::continue_at().
+/// Loads parameters, optimizer state and the position in the data from the checkpoint at path,
+/// which a grid of any shape may have written: a folder DIR/step-N, or DIR for the newest valid
+/// checkpoint in it. Returns the number of steps that it was trained for. Collective. Throws
+/// UsageError, the same on all ranks, if there is no valid checkpoint of this model and optimizer,
+/// and as Training::continue_at().
 std::int64_t load_checkpoint(Training& training, const std::string& path);
 
 }  // namespace axonn

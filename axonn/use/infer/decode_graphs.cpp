@@ -9,14 +9,14 @@ bool DecodeGraphs::possible(LoadedModel& model) {
          model.model().repeats_passes() && model.config().model.lora.choices.empty();
 }
 
-Tensor DecodeGraphs::place(const Context& ctx, Tensor& all, const Tensor& from) const {
+Tensor DecodeGraphs::copy_to(const Context& ctx, Tensor& all, const Tensor& from) const {
   if (from.empty()) return {};
   AXONN_CHECK(from.rows() == 1 && from.cols() <= most_rows_, "DecodeGraphs: ", from.raw_view(),
               " for a pass, wanted (1,n) of at most ", most_rows_);
   if (all.empty()) all = ctx.empty(1, most_rows_, from.dtype());
-  Tensor placed = all.col_range(0, from.cols());
-  ctx.device().copy(placed.view().data, from.view().data, from.bytes());
-  return placed;
+  Tensor kept = all.col_range(0, from.cols());
+  ctx.device().copy(kept.view().data, from.view().data, from.bytes());
+  return kept;
 }
 
 Tensor DecodeGraphs::run(const Context& ctx, KeyValueCache& cache, const Tokens& tokens,
@@ -30,15 +30,15 @@ Tensor DecodeGraphs::run(const Context& ctx, KeyValueCache& cache, const Tokens&
   Size& size = sizes_[key];
   if (size.passes++ < kBefore) return compute(tokens);
 
-  Tokens placed = tokens;
-  placed.ids = place(ctx, ids_, tokens.ids);
-  placed.rows.position = place(ctx, position_, tokens.rows.position);
-  placed.rows.start = place(ctx, start_, tokens.rows.start);
-  placed.rows.rotary = place(ctx, rotary_, tokens.rows.rotary);
+  Tokens kept = tokens;
+  kept.ids = copy_to(ctx, ids_, tokens.ids);
+  kept.rows.position = copy_to(ctx, position_, tokens.rows.position);
+  kept.rows.start = copy_to(ctx, start_, tokens.rows.start);
+  kept.rows.rotary = copy_to(ctx, rotary_, tokens.rows.rotary);
   cache.use_slots(
-      {place(ctx, slots_, cache.slots().all), place(ctx, kept_slots_, cache.slots().kept)});
+      {copy_to(ctx, slots_, cache.slots().all), copy_to(ctx, kept_slots_, cache.slots().kept)});
   if (logits_.empty()) {
-    const Tensor first = compute(placed);  // tells how wide logits are
+    const Tensor first = compute(kept);  // tells how wide logits are
     logits_ = ctx.empty(most_rows_, first.cols(), first.dtype());
     return first;
   }
@@ -46,7 +46,7 @@ Tensor DecodeGraphs::run(const Context& ctx, KeyValueCache& cache, const Tokens&
   if (size.graph && !ctx.arena().lies_as(size.layout)) size.graph.reset();
   if (!size.graph) {
     size.graph = ctx.device().capture([&] {
-      const Tensor computed = compute(placed);
+      const Tensor computed = compute(kept);
       AXONN_CHECK(computed.count() == logits.count() && computed.dtype() == logits.dtype(),
                   "DecodeGraphs: logits ", computed.raw_view(), ", wanted ", logits.raw_view());
       ctx.device().copy(logits.view().data, computed.view().data, computed.bytes());

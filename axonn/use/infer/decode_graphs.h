@@ -41,7 +41,7 @@ class DecodeGraphs {
   };
 
   /// Copies a vector (1, R) of a pass to memory that stays.
-  Tensor place(const Context& ctx, Tensor& all, const Tensor& from) const;
+  Tensor copy_to(const Context& ctx, Tensor& all, const Tensor& from) const;
 
   std::int64_t most_rows_;
   /// By rows, rows with logits, and whether rows have rotary positions of their own.

@@ -159,7 +159,7 @@ void each_target(LoadedModel& model, const ScoredSequences& sequences, const Sco
   AXONN_CHECK(sequences.count == 0 || sequences.at, "score: there is no function `at` that gives ",
               sequences.count, " sequences");
   const Grid& grid = model.grid();
-  const std::int64_t round = options.batch * grid.batch_places();
+  const std::int64_t round = options.batch * grid.batch_coordinates();
   const bool counts = grid.coord(Axis::x) == 0 && grid.coord(Axis::y) == 0;
   const std::int64_t unit = unit_of_cut(grid.shape().context);
   StepState state;
@@ -169,7 +169,7 @@ void each_target(LoadedModel& model, const ScoredSequences& sequences, const Sco
   const std::int64_t columns = records ? records->columns() : 2;
   for (std::int64_t first = 0; first < sequences.count; first += round) {
     // Every rank computes in every round, because the weights are gathered over z.
-    const std::int64_t mine = first + grid.batch_place() * options.batch;
+    const std::int64_t mine = first + grid.batch_coordinate() * options.batch;
     const Batch batch =
         read_batch(sequences, mine, options.batch, unit, model.config().model.vocab);
     state.prefetcher.begin_pass();
@@ -297,9 +297,10 @@ std::vector<std::vector<TargetRecord>> record_targets(LoadedModel& model,
 
 std::int64_t usual_batch(const Grid& grid, std::int64_t length, std::int64_t count) {
   constexpr std::int64_t kRowsAtOnce = 2048;
-  const std::int64_t places = grid.batch_places();
-  return std::max<std::int64_t>(
-      std::min(std::max<std::int64_t>(kRowsAtOnce / length, 1), (count + places - 1) / places), 1);
+  const std::int64_t coordinates = grid.batch_coordinates();
+  return std::max<std::int64_t>(std::min(std::max<std::int64_t>(kRowsAtOnce / length, 1),
+                                         (count + coordinates - 1) / coordinates),
+                                1);
 }
 
 EvaluationText open_evaluation_text(const std::string& path,

@@ -77,9 +77,9 @@ CacheSlots::Slot GenerationSchedule::left_in(const GeneratedSequence& sequence,
   return {.tokens = {begin, begin + held}, .adapter = sequence.options.adapter};
 }
 
-/// Whether so many slots of a place are free.
-bool GenerationSchedule::has_room(std::int64_t place, std::int64_t slots) const {
-  const auto first = in_slot_.begin() + place * slots_.slots;
+/// Whether so many slots of a coordinate are free.
+bool GenerationSchedule::has_room(std::int64_t coordinate, std::int64_t slots) const {
+  const auto first = in_slot_.begin() + coordinate * slots_.slots;
   return std::count(first, first + slots_.slots, nullptr) >= slots;
 }
 
@@ -88,13 +88,14 @@ std::size_t GenerationSchedule::held_for(const GeneratedSequence& sequence, std:
 }
 
 /// The free slot that holds most of the sequence's tokens; of equal ones the first, in turn over
-/// places, so that all places have equally many sequences. in_slot_.size() if none is free.
+/// coordinates, so that all coordinates have equally many sequences. in_slot_.size() if none is
+/// free.
 std::size_t GenerationSchedule::best_slot(const GeneratedSequence& sequence) const {
   std::size_t best = in_slot_.size(), most = 0;
   for (std::int64_t slot = 0; slot < slots_.slots; ++slot)
-    for (std::int64_t place = 0; place < slots_.places; ++place) {
-      const std::size_t i = place * slots_.slots + slot;
-      if (in_slot_[i] || !has_room(place, sequence.options.beams.beams)) continue;
+    for (std::int64_t coordinate = 0; coordinate < slots_.coordinates; ++coordinate) {
+      const std::size_t i = coordinate * slots_.slots + slot;
+      if (in_slot_[i] || !has_room(coordinate, sequence.options.beams.beams)) continue;
       const std::size_t held = sequence.begin == 0 ? held_for(sequence, i) : 0;
       if (best == in_slot_.size() || held > most) {
         best = i;
@@ -106,7 +107,7 @@ std::size_t GenerationSchedule::best_slot(const GeneratedSequence& sequence) con
 
 void GenerationSchedule::admit() {
   if (idle()) {
-    in_slot_.assign(slots_.places * slots_.slots, nullptr);
+    in_slot_.assign(slots_.coordinates * slots_.slots, nullptr);
     slots_.last.resize(in_slot_.size());
   }
   while (!waiting_.empty()) {
@@ -121,14 +122,14 @@ void GenerationSchedule::admit() {
   }
 }
 
-/// Gives a sequence the slot and, of the same place, those of its further beams.
+/// Gives a sequence the slot and, of the same coordinate, those of its further beams.
 void GenerationSchedule::take_slots(GeneratedSequence& sequence, std::size_t first) {
   in_slot_[first] = &sequence;
   if (!sequence.search) return;
-  const auto place = static_cast<std::int64_t>(first) / slots_.slots;
+  const auto coordinate = static_cast<std::int64_t>(first) / slots_.slots;
   sequence.beams = {{.slot = static_cast<std::int32_t>(first % slots_.slots)}};
   for (std::int32_t slot = 0; std::ssize(sequence.beams) < sequence.options.beams.beams; ++slot) {
-    GeneratedSequence*& in = in_slot_[place * slots_.slots + slot];
+    GeneratedSequence*& in = in_slot_[coordinate * slots_.slots + slot];
     if (in) continue;
     in = &sequence;
     sequence.beams.push_back({.slot = slot});
@@ -142,25 +143,25 @@ void GenerationSchedule::add_parts(std::vector<PassPart>& parts, const PassPart&
     parts.push_back({first.sequence, sequence.beams[beam].slot, first.count, beam});
 }
 
-PassPlan GenerationSchedule::next() {
+GenerationPass GenerationSchedule::next() {
   admit();
   const auto any = [&](const auto& wanted) {
     return std::ranges::any_of(in_slot_, [&](const auto* each) { return each && wanted(*each); });
   };
-  PassPlan plan;
-  plan.embeds = any([](const auto& each) { return each.embeds(); }) &&
+  GenerationPass work;
+  work.embeds = any([](const auto& each) { return each.embeds(); }) &&
                 !(embedded_ && any([](const auto& each) { return !each.embeds(); }));
-  embedded_ = plan.embeds;
-  const auto in_pass = [&](const auto& each) { return each.embeds() == plan.embeds; };
+  embedded_ = work.embeds;
+  const auto in_pass = [&](const auto& each) { return each.embeds() == work.embeds; };
   const bool fresh = any([&](const auto& each) { return in_pass(each) && each.cached == 0; });
   const std::int64_t most_new =
       slots_.window > 0 ? std::min(kNewTokens, slots_.entries - slots_.window + 1) : kNewTokens;
-  plan.reads = fresh ? KeyValueCache::Reads::own_rows : KeyValueCache::Reads::kept;
-  for (std::int64_t place = 0; place < slots_.places; ++place) {
-    auto& parts = plan.of_place.emplace_back();
+  work.reads = fresh ? KeyValueCache::Reads::own_rows : KeyValueCache::Reads::kept;
+  for (std::int64_t coordinate = 0; coordinate < slots_.coordinates; ++coordinate) {
+    auto& parts = work.of_coordinate.emplace_back();
     std::int64_t rows = 0, scored = 0;
     for (std::int64_t slot = 0; slot < slots_.slots; ++slot) {
-      GeneratedSequence* sequence = in_slot_[place * slots_.slots + slot];
+      GeneratedSequence* sequence = in_slot_[coordinate * slots_.slots + slot];
       if (!sequence || !in_pass(*sequence) || (sequence->cached == 0) != fresh) continue;
       if (sequence->search && sequence->beams.front().slot != slot) continue;
       const auto left = static_cast<std::int64_t>(sequence->in_context() - sequence->cached);
@@ -181,7 +182,7 @@ PassPlan GenerationSchedule::next() {
     std::ranges::stable_sort(parts, {},
                              [](const PassPart& part) { return part.sequence->options.adapter; });
   }
-  return plan;
+  return work;
 }
 
 }  // namespace axonn

@@ -22,7 +22,7 @@ struct BeamText {
   std::int32_t slot = 0;
   std::vector<std::int32_t> tokens = {};           ///< the prompt's, then the generated ones
   std::shared_ptr<const StreamDecoder> text = {};  ///< of the generated ones; null: no stop strings
-  Constraint::State place = {};                    ///< in the form
+  Constraint::State state = {};                    ///< in the form
 };
 
 /// Tokens with their log-probabilities, the likeliest first.
@@ -46,18 +46,18 @@ struct GeneratedSequence {
   std::size_t cached = 0;  ///< tokens from there on whose keys and values are cached
   Generation result = {};  ///< so far
   std::shared_ptr<Constraint> constraint = {};  ///< of options.form, shared; null: none
-  Constraint::State place = {};                 ///< in the form
+  Constraint::State state = {};                 ///< in the form
   std::optional<BeamSearch> search = {};        ///< of options.beams; empty: one beam
-  /// Of the search, once there is a slot: as many as it has beams, of one place. Before the search
-  /// branches, the first one is for the prompt.
+  /// Of the search, once there is a slot: as many as it has beams, of one coordinate. Before the
+  /// search branches, the first one is for the prompt.
   std::vector<BeamText> beams = {};
   /// With options.likeliest, of each step BeamRow::likeliest of the texts that were running.
   std::vector<std::vector<LikeliestTokens>> beams_likeliest = {};
 
   /// Whether each beam has a text.
   bool branched() const { return search && produced() > 0; }
-  /// The likeliest tokens at each place that a pass returns. Of a search, its candidates, and with
-  /// options.likeliest their log-probabilities before penalties and the likeliest by these.
+  /// The likeliest tokens at each position that a pass returns. Of a search, its candidates, and
+  /// with options.likeliest their log-probabilities before penalties and the likeliest by these.
   std::int64_t likeliest() const {
     if (!search) return options.likeliest;
     const std::int64_t scored = options.likeliest;
@@ -65,8 +65,8 @@ struct GeneratedSequence {
   }
   /// Where the text of a beam is in the form, and its decoder; those of the first step are of an
   /// empty text.
-  const Constraint::State& place_at(std::size_t beam) const {
-    return branched() ? beams[beam].place : place;
+  const Constraint::State& state_at(std::size_t beam) const {
+    return branched() ? beams[beam].state : state;
   }
   const StreamDecoder& decoder_at(std::size_t beam) const {
     return branched() && beams[beam].text ? *beams[beam].text : *text;
@@ -111,14 +111,14 @@ struct PassPart {
 };
 
 /// The parts that every (z, data) coordinate computes in a pass, ordered by their adapters.
-struct PassPlan {
+struct GenerationPass {
   KeyValueCache::Reads reads = KeyValueCache::Reads::own_rows;
   bool embeds = false;  ///< the parts are whole prompts of embeddings, and no others
-  std::vector<std::vector<PassPart>> of_place;
+  std::vector<std::vector<PassPart>> of_coordinate;
 };
 
-/// Decides which sequences are computed in which pass, and in which slot of which place. Plain
-/// bookkeeping, the same on every rank. A place is a (z, data) coordinate.
+/// Decides which sequences are computed in which pass, and in which slot of which coordinate. Plain
+/// bookkeeping, the same on every rank. A coordinate is one of (z, data).
 class GenerationSchedule {
  public:
   /// `slots` must outlive it, and has at least one slot when next() is called.
@@ -136,13 +136,13 @@ class GenerationSchedule {
   /// Gives free slots to waiting sequences and returns the next pass: the prompts of which nothing
   /// is cached yet, if there are any, otherwise the new tokens of all other sequences. Prompts of
   /// embeddings have passes of their own, in turn with the others.
-  PassPlan next();
+  GenerationPass next();
 
  private:
   void admit();
   void take_slots(GeneratedSequence& sequence, std::size_t first);
-  bool has_room(std::int64_t place, std::int64_t slots) const;
-  /// Adds a sequence's parts to those of its place.
+  bool has_room(std::int64_t coordinate, std::int64_t slots) const;
+  /// Adds a sequence's parts to those of its coordinate.
   static void add_parts(std::vector<PassPart>& parts, const PassPart& first);
   CacheSlots::Slot left_in(const GeneratedSequence& sequence, std::size_t i) const;
   std::size_t best_slot(const GeneratedSequence& sequence) const;
@@ -151,7 +151,7 @@ class GenerationSchedule {
   CacheSlots& slots_;
   std::map<std::size_t, GeneratedSequence> sequences_;  // by number
   std::deque<std::size_t> waiting_;
-  std::vector<GeneratedSequence*> in_slot_;  // by place, then slot; null: free
+  std::vector<GeneratedSequence*> in_slot_;  // by coordinate, then slot; null: free
   bool embedded_ = false;                    // in the last pass
 };
 

@@ -37,7 +37,7 @@ std::int64_t filled_up(std::int64_t rows) {
 /// one, beyond the window.
 constexpr std::int64_t kBeyondWindow = 64;
 
-/// Gathers the values of each (z, data) coordinate, in the order of places: data · Gz + z.
+/// Gathers the values of each (z, data) coordinate, in the order of coordinates: data · Gz + z.
 std::vector<std::int32_t> gather_places(const Grid& grid, std::vector<std::int32_t> mine) {
   for (Axis axis : {Axis::z, Axis::data}) {
     Communicator& along = grid.along(axis);
@@ -91,10 +91,10 @@ struct Generator::RowResult {
   AfterRow after = {};
 };
 
-/// The results of a pass, by place.
+/// The results of a pass, by coordinate.
 struct Generator::Drawn {
-  std::vector<std::int32_t> tokens;  ///< of each place's slots; -1 where none was drawn
-  std::vector<std::int32_t> scores;  ///< of each place, equally many words
+  std::vector<std::int32_t> tokens;  ///< of each coordinate's slots; -1 where none was drawn
+  std::vector<std::int32_t> scores;  ///< of each coordinate, equally many words
 };
 
 /// A forward pass that has begun.
@@ -158,7 +158,7 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
   if (options.tokenizer) vocab_ = std::min(vocab_, options.tokenizer->vocab_size());
   heads_ = {model.heads, model.kv_heads, model.head_width(), model.widest_window()};
   const GridShape& shape = loaded.grid().shape();
-  slots_.places = std::int64_t{shape.z} * shape.data;
+  slots_.coordinates = std::int64_t{shape.z} * shape.data;
   slots_.window = heads_.window < context_ ? heads_.window : 0;
   slots_.entries =
       slots_.window > 0 ? std::min(context_, slots_.window + kBeyondWindow - 1) : context_;
@@ -173,7 +173,7 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
 
 Generator::~Generator() = default;
 
-std::int64_t Generator::place() const {
+std::int64_t Generator::coordinate() const {
   const Grid& grid = model_.grid();
   return std::int64_t{grid.coord(Axis::data)} * grid.extent(Axis::z) + grid.coord(Axis::z);
 }
@@ -209,8 +209,8 @@ std::int64_t Generator::reserve(std::size_t prompts, std::int64_t beams) {
                                                : std::min(std::max<std::int64_t>(fit, 1),
                                                           std::max<std::int64_t>(kMost / beams, 1));
   const std::int64_t wanted =
-      beams *
-      std::min(most, (static_cast<std::int64_t>(prompts) + slots_.places - 1) / slots_.places);
+      beams * std::min(most, (static_cast<std::int64_t>(prompts) + slots_.coordinates - 1) /
+                                 slots_.coordinates);
   if (wanted > slots_.slots) {
     if (slots_.caches)
       cache_ = std::make_shared<KeyValueCache>(
@@ -223,7 +223,7 @@ std::int64_t Generator::reserve(std::size_t prompts, std::int64_t beams) {
     if (cache_ && options_.hold_weights && DecodeGraphs::possible(model_))
       graphs_ = std::make_unique<DecodeGraphs>(filled_up(wanted));
   }
-  return slots_.slots * slots_.places;
+  return slots_.slots * slots_.coordinates;
 }
 
 void Generator::check(const std::vector<std::int32_t>& prompt,
@@ -258,7 +258,7 @@ std::size_t Generator::add(const std::vector<std::int32_t>& prompt,
   if (options_.tokenizer) sequence.text.emplace(decoder_of(*options_.tokenizer, options));
   if (!options.form.empty()) {
     sequence.constraint = constraints_->find(options.form);
-    sequence.place = sequence.constraint->start();
+    sequence.state = sequence.constraint->start();
   }
   if (std::ssize(prompt) > context_) sequence.begin = prompt.size() - (context_ + 1) / 2;
   schedule_->add(std::move(sequence));
@@ -323,13 +323,13 @@ void Generator::score_as_trained(const Pass& pass, const Tensor& logits,
       rows[i].after.score.front() = std::bit_cast<std::int32_t>(-values[i]);
 }
 
-/// Computes this place's embeddings (H): appends them to the scores of `drawn`.
-void Generator::embed(const PassPlan& plan, Drawn& drawn) {
-  const auto& parts = plan.of_place[place()];
+/// Computes this coordinate's embeddings (H): appends them to the scores of `drawn`.
+void Generator::embed(const GenerationPass& work, Drawn& drawn) {
+  const auto& parts = work.of_coordinate[coordinate()];
   Rows rows{.trained_positions = options_.trained_positions};
   for (const PassPart& part : parts) rows.add(part, false);
   rows.fill_up();
-  const Pass pass = begin(rows, nullptr, plan.reads);
+  const Pass pass = begin(rows, nullptr, work.reads);
   const Tensor states = model_.model().hidden_states(pass.ctx, pass.tokens);
   const std::vector<float> values = host_values(model_.context(), states);
   const std::int64_t piece = states.cols();
@@ -389,16 +389,16 @@ int Generator::host_threads(std::size_t values) const {
   return std::clamp(static_cast<int>(values / kEach), 1, std::max(model_.threads(), 1));
 }
 
-/// Computes this place's parts: appends its tokens and scores to those of `drawn`.
-void Generator::compute(const PassPlan& plan, Drawn& drawn) {
-  const auto& parts = plan.of_place[place()];
+/// Computes this coordinate's parts: appends its tokens and scores to those of `drawn`.
+void Generator::compute(const GenerationPass& work, Drawn& drawn) {
+  const auto& parts = work.of_coordinate[coordinate()];
   Rows rows{.trained_positions = options_.trained_positions};
   const bool aligned =
-      options_.trained_positions > 0 && plan.reads == KeyValueCache::Reads::own_rows;
+      options_.trained_positions > 0 && work.reads == KeyValueCache::Reads::own_rows;
   for (const PassPart& part : parts) rows.add(part, aligned);
   rows.fill_up();
-  const Pass pass = begin(rows, cache_, plan.reads);
-  const Tensor mine = logits(rows, pass, plan.reads);
+  const Pass pass = begin(rows, cache_, work.reads);
+  const Tensor mine = logits(rows, pass, work.reads);
   std::vector<float> all = gather_columns(
       model_.grid().along(Axis::x), host_values(model_.context(), mine), mine.rows(), "logits");
   const std::size_t each = all.size() / std::max<std::size_t>(rows.needed.size(), 1);
@@ -421,18 +421,18 @@ void Generator::compute(const PassPlan& plan, Drawn& drawn) {
   }
 }
 
-Generator::Drawn Generator::pass(const PassPlan& plan) {
+Generator::Drawn Generator::pass(const GenerationPass& work) {
   Drawn drawn{.tokens = std::vector<std::int32_t>(slots_.slots, -1), .scores = {}};
   // A rank without rows must still take part when weights are gathered over z, and when it has
   // experts for other ranks' rows.
   const Grid& grid = model_.grid();
   const bool others_need_it = !options_.hold_weights || grid.shape().experts > 1;
-  if (others_need_it || !plan.of_place[place()].empty())
-    plan.embeds ? embed(plan, drawn) : compute(plan, drawn);
+  if (others_need_it || !work.of_coordinate[coordinate()].empty())
+    work.embeds ? embed(work, drawn) : compute(work, drawn);
   std::size_t words = 0;
-  for (const auto& parts : plan.of_place)
+  for (const auto& parts : work.of_coordinate)
     words = std::max(words,
-                     plan.embeds ? parts.size() * model_.config().model.hidden : words_of(parts));
+                     work.embeds ? parts.size() * model_.config().model.hidden : words_of(parts));
   drawn.tokens = gather_places(model_.grid(), std::move(drawn.tokens));
   drawn.scores.resize(words);
   if (words > 0) drawn.scores = gather_places(model_.grid(), std::move(drawn.scores));
@@ -459,8 +459,8 @@ std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::
     if (sequence.text->stopped()) return FinishReason::stop_string;
   }
   if (sequence.constraint) {
-    sequence.place = sequence.constraint->after(sequence.place, token);
-    if (sequence.place.ended()) return FinishReason::stop_token;
+    sequence.state = sequence.constraint->after(sequence.state, token);
+    if (sequence.state.ended()) return FinishReason::stop_token;
   }
   if (static_cast<std::int64_t>(sequence.produced()) >= options.max_tokens)
     return FinishReason::max_tokens;
@@ -475,11 +475,12 @@ std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::
 }
 
 /// Ends the sequences of a pass of embeddings.
-void Generator::step_embeddings(const PassPlan& plan, const Drawn& drawn, const Callbacks& to) {
+void Generator::step_embeddings(const GenerationPass& work, const Drawn& drawn,
+                                const Callbacks& to) {
   const auto width = static_cast<std::size_t>(model_.config().model.hidden);
-  for (std::size_t place = 0; place < plan.of_place.size(); ++place) {
-    std::size_t at = drawn.scores.size() / slots_.places * place;
-    for (const PassPart& part : plan.of_place[place]) {
+  for (std::size_t coordinate = 0; coordinate < work.of_coordinate.size(); ++coordinate) {
+    std::size_t at = drawn.scores.size() / slots_.coordinates * coordinate;
+    for (const PassPart& part : work.of_coordinate[coordinate]) {
       Generation result;
       for (const std::int32_t word : std::span(drawn.scores).subspan(at, width))
         result.embedding.push_back(std::bit_cast<float>(word));
@@ -519,18 +520,18 @@ void Generator::step(const OnText& on_text, const OnEnd& on_end) {
               "Generator::step: there is no prompt; call reserve() and add() first");
   if (options_.hold_weights && !held_)
     held_ = std::make_unique<HeldWeights>(model_.context(), model_.model().groups());
-  const PassPlan plan = schedule_->next();
+  const GenerationPass work = schedule_->next();
   const double start = now_seconds();
-  const Drawn drawn = pass(plan);
-  const bool prompts_read = plan.reads == KeyValueCache::Reads::own_rows;
+  const Drawn drawn = pass(work);
+  const bool prompts_read = work.reads == KeyValueCache::Reads::own_rows;
   (prompts_read ? stats_.prompt_seconds : stats_.seconds) += now_seconds() - start;
   const Callbacks to{on_text, on_end};
-  if (plan.embeds) return step_embeddings(plan, drawn, to);
-  for (std::int64_t place = 0; place < slots_.places; ++place) {
-    const std::size_t words = drawn.scores.size() / slots_.places;
-    auto scores = std::span(drawn.scores).subspan(place * words, words);
+  if (work.embeds) return step_embeddings(work, drawn, to);
+  for (std::int64_t coordinate = 0; coordinate < slots_.coordinates; ++coordinate) {
+    const std::size_t words = drawn.scores.size() / slots_.coordinates;
+    auto scores = std::span(drawn.scores).subspan(coordinate * words, words);
     std::vector<TokenScore> of_sequence;
-    for (const PassPart& part : plan.of_place[place]) {
+    for (const PassPart& part : work.of_coordinate[coordinate]) {
       (prompts_read ? stats_.prompt_tokens : stats_.tokens) += part.count;
       GeneratedSequence& sequence = *part.sequence;
       const bool draws = part.last();
@@ -540,9 +541,10 @@ void Generator::step(const OnText& on_text, const OnEnd& on_end) {
       if (cache_) sequence.cached += part.count;
       auto mine = std::exchange(of_sequence, {});
       if (!sequence.search)
-        step_text(sequence, drawn.tokens[place * slots_.slots + part.slot], std::move(mine), to);
+        step_text(sequence, drawn.tokens[coordinate * slots_.slots + part.slot], std::move(mine),
+                  to);
       else if (draws)
-        step_beams(sequence, place, mine, to);
+        step_beams(sequence, coordinate, mine, to);
     }
   }
 }

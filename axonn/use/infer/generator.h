@@ -24,7 +24,7 @@ class GenerationSchedule;
 class HeldWeights;
 struct GeneratedSequence;
 struct PassPart;
-struct PassPlan;
+struct GenerationPass;
 struct StepState;
 
 /// What an embedding is made of: the hidden states after the model's last norm.
@@ -45,9 +45,9 @@ struct GenerationOptions {
   std::uint64_t random_stream =
       0;  ///< texts of one seed and different streams are drawn independently
   /// Log-probabilities of the generated tokens, and of this number of the likeliest tokens at their
-  /// places; -1: none.
+  /// positions; -1: none.
   std::int64_t likeliest = -1;
-  /// Likeliest tokens at the prompt's places but the first. slides must be false. The prompt is
+  /// Likeliest tokens at the prompt's positions but the first. slides must be false. The prompt is
   /// computed anew, in passes of 128 tokens.
   bool score_prompt = false;
   /// Generation ends at one of these. It is not part of the result, unless keeps_stop_token.
@@ -87,13 +87,13 @@ std::string_view name_of(FinishReason reason);
 /// How likely the model finds a token after those before it.
 struct TokenScore {
   float log_probability = 0;  ///< nats, before temperature, penalty and the like
-  /// The likeliest tokens in its place with their log-probabilities, the likeliest first.
+  /// The likeliest tokens at its position with their log-probabilities, the likeliest first.
   std::vector<std::pair<std::int32_t, float>> likeliest = {};
 
   bool operator==(const TokenScore&) const = default;
 };
 
-/// The score of `token` by the logits (V) of its place, with the `count` likeliest of the first
+/// The score of `token` by the logits (V) of its position, with the `count` likeliest of the first
 /// `known` tokens. Sums in f64. Throws Error if there is no such token.
 TokenScore score_of(std::span<const float> logits, std::int32_t token, std::int64_t count,
                     std::int64_t known);
@@ -122,7 +122,7 @@ struct GenerationStats {
 
 /// The slots of each (z, data) coordinate in which the keys and values of sequences are cached.
 struct CacheSlots {
-  std::int64_t places = 1, slots = 1;
+  std::int64_t coordinates = 1, slots = 1;
   std::int64_t entries = 0;  ///< positions of a sequence that a slot holds
   std::int64_t window = 0;   ///< positions that attention sees; 0: all
   /// Keys of longer sequences have other rotary positions than those of shorter ones (longrope); 0:
@@ -136,7 +136,7 @@ struct CacheSlots {
     std::vector<std::int32_t> tokens = {};  ///< whose keys and values they are
     std::int64_t adapter = -1;              ///< with which they were computed
   };
-  std::vector<Slot> last = {};  ///< per slot, in the order of places
+  std::vector<Slot> last = {};  ///< per slot, in the order of coordinates
 
   /// Whether the keys of sequences of these lengths have different rotary positions.
   bool differ(std::size_t one, std::size_t other) const {
@@ -155,7 +155,7 @@ struct CacheSlots {
 /// Generates text with a model, on any grid, from several prompts at once.
 ///
 /// Each (z, data) coordinate generates from other prompts, `batch` at a time; when one ends, the
-/// next takes its place. A prompt is read in one pass, and several short ones share a pass. After
+/// next takes its slot. A prompt is read in one pass, and several short ones share a pass. After
 /// that, every pass computes one token of each sequence, whose keys and values are cached (or the
 /// whole sequence, for a model without a cache). All ranks do the same passes and know all tokens.
 ///
@@ -244,18 +244,18 @@ class Generator {
   };
   /// The number of this rank's (z, data) coordinate, whose sequences are whole even where ranks
   /// share those of a training.
-  std::int64_t place() const;
+  std::int64_t coordinate() const;
   bool keeps_latents() const;
   std::int64_t bytes_of_slot() const;
   Pass begin(const Rows& rows, std::shared_ptr<KeyValueCache> cache, KeyValueCache::Reads reads);
   Tensor logits(const Rows& rows, const Pass& pass, KeyValueCache::Reads reads);
   void score_as_trained(const Pass& pass, const Tensor& logits, std::vector<RowResult>& rows) const;
-  Drawn pass(const PassPlan& plan);
+  Drawn pass(const GenerationPass& work);
   AfterRow after_row(const PassPart& part, std::int64_t ahead, std::span<float> logits) const;
   int host_threads(std::size_t values) const;
-  void compute(const PassPlan& plan, Drawn& drawn);
-  void embed(const PassPlan& plan, Drawn& drawn);
-  void step_embeddings(const PassPlan& plan, const Drawn& drawn, const Callbacks& to);
+  void compute(const GenerationPass& work, Drawn& drawn);
+  void embed(const GenerationPass& work, Drawn& drawn);
+  void step_embeddings(const GenerationPass& work, const Drawn& drawn, const Callbacks& to);
   std::optional<FinishReason> accept(GeneratedSequence& sequence, std::int32_t token,
                                      const OnText& on_text) const;
   void step_text(GeneratedSequence& sequence, std::int32_t token, std::vector<TokenScore> scores,
@@ -264,9 +264,9 @@ class Generator {
   void check_beams(const GenerationOptions& options) const;
   BeamSearch make_search(const std::vector<std::int32_t>& prompt,
                          const GenerationOptions& options) const;
-  void step_beams(GeneratedSequence& sequence, std::int64_t place,
+  void step_beams(GeneratedSequence& sequence, std::int64_t coordinate,
                   std::span<const TokenScore> scores, const Callbacks& to);
-  void move_beams(GeneratedSequence& sequence, std::int64_t place);
+  void move_beams(GeneratedSequence& sequence, std::int64_t coordinate);
   Generation text_of(const GeneratedSequence& sequence, std::vector<std::int32_t> tokens,
                      FinishReason reason) const;
   Generation best_texts(const GeneratedSequence& sequence) const;

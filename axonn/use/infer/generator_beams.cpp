@@ -18,7 +18,7 @@ BeamText continued(const GeneratedSequence& sequence, std::size_t beam, std::int
   BeamText text = sequence.beams[beam];
   if (!sequence.branched()) text.tokens = sequence.tokens;
   text.tokens.push_back(token);
-  if (sequence.constraint) text.place = sequence.constraint->after(sequence.place_at(beam), token);
+  if (sequence.constraint) text.state = sequence.constraint->after(sequence.state_at(beam), token);
   if (!sequence.options.stop_strings.empty()) {
     const auto decoder = std::make_shared<StreamDecoder>(sequence.decoder_at(beam));
     decoder->push(token);
@@ -74,7 +74,7 @@ BeamSearch Generator::make_search(const std::vector<std::int32_t>& prompt,
 }
 
 /// Continues the texts of a beam search with the tokens of their rows, or ends it.
-void Generator::step_beams(GeneratedSequence& sequence, std::int64_t place,
+void Generator::step_beams(GeneratedSequence& sequence, std::int64_t coordinate,
                            std::span<const TokenScore> scores, const Callbacks& to) {
   BeamSearch& search = *sequence.search;
   std::vector<BeamSearch::Candidates> candidates;
@@ -91,7 +91,7 @@ void Generator::step_beams(GeneratedSequence& sequence, std::int64_t place,
   search.step(candidates, [&](std::size_t text, std::int32_t token) {
     return search.completes() && completes(sequence, text, token);
   });
-  if (!search.done()) return move_beams(sequence, place);
+  if (!search.done()) return move_beams(sequence, coordinate);
   Generation result = best_texts(sequence);
   if (to.on_text && !result.text.empty()) to.on_text(sequence.number, result.text, result);
   end(sequence.number, std::move(result), to);
@@ -99,7 +99,7 @@ void Generator::step_beams(GeneratedSequence& sequence, std::int64_t place,
 
 /// Gives each text that goes on a slot with the keys and values of the text that it continues: the
 /// first of these stays in its slot, others are copied to slots whose text does not go on.
-void Generator::move_beams(GeneratedSequence& sequence, std::int64_t place) {
+void Generator::move_beams(GeneratedSequence& sequence, std::int64_t coordinate) {
   const auto& running = sequence.search->running();
   std::vector<BeamText> next;
   for (const BeamSearch::Running& text : running)
@@ -118,7 +118,7 @@ void Generator::move_beams(GeneratedSequence& sequence, std::int64_t place) {
     if (stayed[parent]) {
       const std::int32_t from = std::exchange(text.slot, free.back());
       free.pop_back();
-      if (cache_ && place == this->place())
+      if (cache_ && coordinate == this->coordinate())
         cache_->copy_slot(model_.context(), from, text.slot,
                           static_cast<std::int64_t>(sequence.cached));
     }

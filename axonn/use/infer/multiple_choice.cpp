@@ -16,19 +16,19 @@ namespace {
 
 using nlohmann::json;
 
-const json& member(const json& line, const char* key, const std::string& place) {
+const json& member(const json& line, const char* key, const std::string& location) {
   const auto found = line.find(key);
-  if (found == line.end()) refuse(place, ": there is no \"", key, '"');
+  if (found == line.end()) refuse(location, ": there is no \"", key, '"');
   return *found;
 }
 
-std::string text_of(const json& value, const std::string& place) {
-  if (!value.is_string()) refuse(place, ": wanted a string");
+std::string text_of(const json& value, const std::string& location) {
+  if (!value.is_string()) refuse(location, ": wanted a string");
   return value.get<std::string>();
 }
 
 std::int64_t index_of(const json& answer, const std::vector<std::string>& choices,
-                      const std::string& place) {
+                      const std::string& location) {
   const std::int64_t count = std::ssize(choices);
   if (answer.is_number_unsigned() && answer.get<std::uint64_t>() < choices.size())
     return answer.get<std::int64_t>();
@@ -38,23 +38,24 @@ std::int64_t index_of(const json& answer, const std::vector<std::string>& choice
       return same - choices.begin();
     if (text.size() == 1 && text[0] >= 'A' && text[0] - 'A' < count) return text[0] - 'A';
   }
-  refuse(place, ": the answer is none of its ", count, " choices: wanted an index from 0 to ",
+  refuse(location, ": the answer is none of its ", count, " choices: wanted an index from 0 to ",
          count - 1, ", the text of a choice, or a letter from A");
 }
 
-ChoiceQuestion question_of(std::string_view text, const std::string& place) {
+ChoiceQuestion question_of(std::string_view text, const std::string& location) {
   const auto line = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!line.is_object()) refuse(place, ": this is not a JSON object");
+  if (!line.is_object()) refuse(location, ": this is not a JSON object");
   ChoiceQuestion question{
-      .question = text_of(member(line, "question", place), place + ": question"), .choices = {}};
-  const json& choices = member(line, "choices", place);
+      .question = text_of(member(line, "question", location), location + ": question"),
+      .choices = {}};
+  const json& choices = member(line, "choices", location);
   if (!choices.is_array() || choices.size() < 2)
-    refuse(place, ": choices: wanted a list of at least two");
+    refuse(location, ": choices: wanted a list of at least two");
   for (const json& choice : choices) {
-    question.choices.push_back(text_of(choice, place + ": choices"));
-    if (question.choices.back().empty()) refuse(place, ": choices: one is empty");
+    question.choices.push_back(text_of(choice, location + ": choices"));
+    if (question.choices.back().empty()) refuse(location, ": choices: one is empty");
   }
-  question.answer = index_of(member(line, "answer", place), question.choices, place);
+  question.answer = index_of(member(line, "answer", location), question.choices, location);
   return question;
 }
 

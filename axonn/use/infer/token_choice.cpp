@@ -24,7 +24,7 @@ void add_biases(std::span<float> logits, const GenerationOptions& options) {
 }
 
 /// A text that must be one of a form, and what may follow it.
-struct FormPlace {
+struct FormProgress {
   Constraint& constraint;
   const Constraint::State& state;
   std::int64_t left;  ///< tokens that there is room for
@@ -33,23 +33,23 @@ struct FormPlace {
 
 /// Forbids what cannot follow in the form, or leaves too little room for its end. A token that ends
 /// the text is allowed where it may end.
-void keep_form(std::span<float> logits, const GenerationOptions& options, const FormPlace& place) {
+void keep_form(std::span<float> logits, const GenerationOptions& options, const FormProgress& at) {
   std::vector<std::pair<std::int32_t, float>> stops;
   for (const std::int32_t token : options.stop_tokens)
     if (token >= 0 && token < std::ssize(logits)) stops.emplace_back(token, logits[token]);
-  Constraint::Mask to_end = place.constraint.mask(place.state);
-  for (const std::int32_t token : place.constraint.specials())
+  Constraint::Mask to_end = at.constraint.mask(at.state);
+  for (const std::int32_t token : at.constraint.specials())
     if (std::ranges::find(options.shown_tokens, token) == options.shown_tokens.end())
       to_end[token] = Constraint::kForbidden;
   for (const auto& [token, logit] : stops)
     if (token < std::ssize(to_end)) to_end[token] = Constraint::kForbidden;
   // A byte takes at most one token. Where nothing ends in time, the text is cut off.
-  const bool in_time = *std::ranges::min_element(to_end) < place.left;
+  const bool in_time = *std::ranges::min_element(to_end) < at.left;
   for (std::size_t token = 0; token < logits.size(); ++token)
     if (token >= to_end.size() || to_end[token] == Constraint::kForbidden ||
-        (in_time && to_end[token] >= place.left))
+        (in_time && to_end[token] >= at.left))
       logits[token] = -kInfinity;
-  for (const auto& [token, logit] : stops) logits[token] = place.may_end ? logit : -kInfinity;
+  for (const auto& [token, logit] : stops) logits[token] = at.may_end ? logit : -kInfinity;
 }
 
 void forbid_stops(std::span<float> logits, const GenerationOptions& options) {
@@ -70,7 +70,7 @@ std::int32_t choose_token(std::span<float> logits, const GeneratedSequence& sequ
   const bool may_end = static_cast<std::int64_t>(sequence.produced()) >= options.min_tokens;
   if (sequence.constraint)
     keep_form(logits, options,
-              {*sequence.constraint, sequence.place, left, may_end && sequence.place.accepts});
+              {*sequence.constraint, sequence.state, left, may_end && sequence.state.accepts});
   else if (!may_end)
     forbid_stops(logits, options);
   if (largest_logit(logits) == -kInfinity) return kNoToken;
@@ -124,7 +124,7 @@ LikeliestTokens candidates_of_text(std::span<const float> logits, const PassPart
 }  // namespace
 
 bool completes(const GeneratedSequence& sequence, std::size_t beam, std::int32_t token) {
-  if (sequence.constraint && sequence.constraint->after(sequence.place_at(beam), token).ended())
+  if (sequence.constraint && sequence.constraint->after(sequence.state_at(beam), token).ended())
     return true;
   if (sequence.options.stop_strings.empty()) return false;
   StreamDecoder text = sequence.decoder_at(beam);
@@ -155,7 +155,7 @@ BeamRow beam_row(std::span<float> logits, const PassPart& part, std::int64_t kno
   add_biases(logits, options);
   const bool may_end = std::ssize(generated) >= options.min_tokens;
   if (sequence.constraint) {
-    const Constraint::State& state = sequence.place_at(part.beam);
+    const Constraint::State& state = sequence.state_at(part.beam);
     keep_form(logits, options,
               {*sequence.constraint, state, search.left(), may_end && state.accepts});
   } else if (!may_end) {

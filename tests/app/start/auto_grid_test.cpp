@@ -81,7 +81,7 @@ TEST(AutoGrid, CutsABatchThatNoGridDivides) {
   Config config = planned_config(folder_of("uneven"));
   config.training.global_batch = 5;
   const Config chosen = choose(config, 4).configs.front();
-  const std::int64_t share = batch_share(5, batch_places(chosen.parallelism.grid()));
+  const std::int64_t share = batch_share(5, batch_coordinates(chosen.parallelism.grid()));
   EXPECT_EQ(share % chosen.training.micro_batch, 0) << "more padding than the grid needs";
   run_ranks(4, [&](Communicator& world) { train(prepared(chosen), world, {}); });
   config.checkpoint.resume = "auto";

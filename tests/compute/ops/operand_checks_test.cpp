@@ -109,8 +109,8 @@ Refused of_activations(const Operands& o) {
       {"inp is (4,6) f32, want 1 sequences of a multiple of 2 x 64",
        ops::OrderBlocks{.out = o.x, .inp = o.y, .slots = o.ids, .sequences = 1, .ways = 2}},
       {"starts is (1,4) i32, want (1,8)",
-       ops::BranchPlaces{
-           .places = o.experts, .weights = o.stats, .starts = o.ids, .branches = o.few}},
+       ops::BranchCopies{
+           .copy_rows = o.experts, .weights = o.stats, .starts = o.ids, .branches = o.few}},
       {"out is (4,6) f32, want (4,3)", ops::Swiglu{o.x, o.y}},
       {"d_out is (4,6) f32, want (4,3)", ops::SwigluBackward{o.x, o.x, o.y}},
       {"out is (4,3) f32, want (4,6)", ops::Xielu{o.thirds, o.x, o.one, o.one}},
@@ -151,17 +151,18 @@ Refused of_experts(const Operands& o) {
       {"out is (4,6) f32, want f64",
        ops::RouteCounts{.out = o.x, .ids = o.experts, .scores = o.x, .log_sums = o.column}},
       {"counts is (4,6) f32, want i32",
-       ops::ExpertOrder{.places = o.experts, .counts = o.x, .ids = o.experts}},
+       ops::ExpertOrder{.copy_rows = o.experts, .counts = o.x, .ids = o.experts}},
       {"out is (4,3) f32, want (4,2)", ops::ExpertFactors{o.thirds, o.stats, o.experts, o.row}},
       {"inp is (4,3) f32, want (4,2)", ops::ExpertFactorTerms{o.x, o.stats, o.thirds, o.experts}},
-      {"places is (4,2) f32, want i32", ops::SpreadRows{.out = o.x, .inp = o.y, .places = o.stats}},
+      {"copy_rows is (4,2) f32, want i32",
+       ops::SpreadRows{.out = o.x, .inp = o.y, .copy_rows = o.stats}},
       {"weights is (4,3) f32, want (4,2)",
-       ops::CombineRows{.out = o.x, .inp = o.copies, .places = o.experts, .weights = o.thirds}},
+       ops::CombineRows{.out = o.x, .inp = o.copies, .copy_rows = o.experts, .weights = o.thirds}},
       {"d_inp is (4,6) f32, want (8,6)", ops::CombineRowsBackward{.d_inp = o.y,
                                                                   .d_weights = o.stats,
                                                                   .d_out = o.x,
                                                                   .inp = o.copies,
-                                                                  .places = o.experts,
+                                                                  .copy_rows = o.experts,
                                                                   .weights = o.stats}}};
 }
 

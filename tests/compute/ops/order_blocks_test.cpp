@@ -99,12 +99,12 @@ TEST(OrderBlocks, RefusesSequencesThatAreNotWholeBlocksOfEveryPiece) {
   expect_refusal("order_blocks: slots is (1,5) i32, want (1,6)", wrong);
 }
 
-TEST(BranchPlaces, PutEachBranchBehindTheRowsThatBothBeginWith) {
+TEST(BranchCopies, PutEachBranchBehindTheRowsThatBothBeginWith) {
   constexpr std::int32_t kLength = 300;  // more rows than a team has
   const std::vector<std::array<std::int32_t, 3>> branches = {
       {70, 150, 260}, {0, 100, 100}, {0, kLength, kLength}, {kLength, kLength, kLength}};
   std::vector<std::int32_t> given, starts;
-  std::vector<double> places, weights;
+  std::vector<double> copy_rows, weights;
   for (const auto& [shared, second, end] : branches) {
     given.insert(given.end(), {shared, second, end});
     std::vector<std::int32_t> order;  // rows of the sequence of the second branch
@@ -115,7 +115,7 @@ TEST(BranchPlaces, PutEachBranchBehindTheRowsThatBothBeginWith) {
     const auto first = static_cast<double>(starts.size());
     for (std::int32_t row = 0; row < kLength; ++row) {
       const auto at = std::ranges::find(order, row) - order.begin();
-      places.insert(places.end(), {first + row, first + kLength + static_cast<double>(at)});
+      copy_rows.insert(copy_rows.end(), {first + row, first + kLength + static_cast<double>(at)});
       const bool of_second = row >= second && row < end;
       weights.insert(weights.end(), {of_second ? 0.0 : 1.0, of_second ? 1.0 : 0.0});
       starts.push_back(row < second ? 0 : row);
@@ -125,9 +125,9 @@ TEST(BranchPlaces, PutEachBranchBehindTheRowsThatBothBeginWith) {
   }
   const auto R = static_cast<std::int64_t>(branches.size()) * kLength;
   Operand of(R, 2, DType::i32), by(R, 2, DType::f32), from(std::vector<std::int32_t>(2 * R));
-  test_backend()->run(
-      ops::BranchPlaces{.places = of, .weights = by, .starts = from, .branches = Operand(given)});
-  EXPECT_EQ(of.values().values, places);
+  test_backend()->run(ops::BranchCopies{
+      .copy_rows = of, .weights = by, .starts = from, .branches = Operand(given)});
+  EXPECT_EQ(of.values().values, copy_rows);
   EXPECT_EQ(by.values().values, weights);
   EXPECT_EQ(from.memory(), Operand(starts).memory());
 }

@@ -203,7 +203,7 @@ TEST(QueryBlocks, ThatDoNotFitAreRefused) {
   const auto backend = test_backend();
   const auto refusal = [&](std::int64_t T, std::int64_t rows, std::int64_t blocks) {
     const Operand q(rows, 8, DType::f32), k(2 * T, 8, DType::f32), stats(rows, 1, DType::f32),
-        places{std::vector<std::int32_t>(blocks)};
+        copy_rows{std::vector<std::int32_t>(blocks)};
     std::string message;
     try {
       backend->attention({.q = q,
@@ -214,7 +214,7 @@ TEST(QueryBlocks, ThatDoNotFitAreRefused) {
                           .positions = T,
                           .heads = 1,
                           .head_dim = 8,
-                          .query_blocks = blocks > 0 ? places.view() : View{}});
+                          .query_blocks = blocks > 0 ? copy_rows.view() : View{}});
     } catch (const Error& error) {
       message = error.what();
     }

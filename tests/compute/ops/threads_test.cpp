@@ -118,7 +118,7 @@ Outputs llama(Backend& backend, DType type) {
   Operand copies(kRows, 2, DType::i32), own(kRows, 2, DType::f32),
       firsts{std::vector<std::int32_t>(2 * kRows)};
   const Operand branches(std::vector{100, 150, 280}), blocks(std::vector{3, 0, 1, 2});
-  backend.run(ops::BranchPlaces{copies, own, firsts, branches});
+  backend.run(ops::BranchCopies{copies, own, firsts, branches});
   const Operand sinks = input("sinks", 1, kCols / 64, type),
                 stats = input("stats", kRows, kCols / 64, DType::f32);
   Operand moved(kRows, kCols, type);
@@ -359,7 +359,7 @@ Outputs experts(Backend& backend, DType type) {
                 balance = input("balance", 3, E, DType::f32);
   Operand ids(kRows, k, DType::i32), weights(kRows, k, DType::f32), scores(kRows, E, DType::f32),
       log_sums(kRows, 1, DType::f32), score_sums(kRows, 1, DType::f32),
-      counts(3, 2 * E + 2, DType::f64), places(kRows, k, DType::i32), each(1, E, DType::i32),
+      counts(3, 2 * E + 2, DType::f64), copy_rows(kRows, k, DType::i32), each(1, E, DType::i32),
       copies(kRows * k, kCols, type), out(kRows, kCols, type), d_copies(kRows * k, kCols, type),
       d_weights(kRows, k, DType::f32), d_logits(kRows, E, DType::f32);
   const ops::Route route{.ids = ids,
@@ -377,17 +377,17 @@ Outputs experts(Backend& backend, DType type) {
                                .log_sums = log_sums,
                                .score_sums = score_sums,
                                .positions = 100});
-  backend.run(ops::ExpertOrder{.places = places, .counts = each, .ids = ids});
+  backend.run(ops::ExpertOrder{.copy_rows = copy_rows, .counts = each, .ids = ids});
   Operand scaled(kRows, k, DType::f32), terms(kRows, E, DType::f32);
   backend.run(ops::ExpertFactors{scaled, weights, ids, input("factors", 1, E, type)});
   backend.run(ops::ExpertFactorTerms{terms, scaled, weights, ids});
-  backend.run(ops::SpreadRows{.out = copies, .inp = inp, .places = places});
-  backend.run(ops::CombineRows{.out = out, .inp = copies, .places = places, .weights = weights});
+  backend.run(ops::SpreadRows{.out = copies, .inp = inp, .copy_rows = copy_rows});
+  backend.run(ops::CombineRows{out, copies, copy_rows, weights});
   backend.run(ops::CombineRowsBackward{.d_inp = d_copies,
                                        .d_weights = d_weights,
                                        .d_out = d_out,
                                        .inp = copies,
-                                       .places = places,
+                                       .copy_rows = copy_rows,
                                        .weights = weights});
   backend.run(ops::RouteBackward{.d_logits = d_logits,
                                  .d_weights = d_weights,
@@ -396,7 +396,7 @@ Outputs experts(Backend& backend, DType type) {
                                  .positions = 100,
                                  .z = 0.5f});
   return outputs({&scaled, &terms, &ids, &weights, &scores, &log_sums, &score_sums, &counts,
-                  &places, &each, &copies, &out, &d_copies, &d_weights, &d_logits});
+                  &copy_rows, &each, &copies, &out, &d_copies, &d_weights, &d_logits});
 }
 
 /// Together they run every row-wise operation.

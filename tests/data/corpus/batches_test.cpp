@@ -58,12 +58,12 @@ std::vector<std::vector<std::int64_t>> sequences_of(const Batch& batch) {
   return all;
 }
 
-BatchOptions options(int place, int places, std::int64_t end = 0) {
+BatchOptions options(int coordinate, int coordinates, std::int64_t end = 0) {
   return {.seq_len = kLength,
           .global_batch = 12,
           .micro_batch = 2,
-          .place = place,
-          .places = places,
+          .coordinate = coordinate,
+          .coordinates = coordinates,
           .end = end};
 }
 
@@ -87,22 +87,23 @@ TEST(Batches, GiveEachCoordinateItsRunOfTheStepsSequences) {
 }
 
 TEST(Batches, OfAnEndCoverEverySequenceBeforeItOnce) {
-  for (const int places : {1, 2, 3}) {
+  for (const int coordinates : {1, 2, 3}) {
     std::vector<std::int64_t> targets;
     std::int64_t whole = 0;
-    for (int place = 0; place < places; ++place) {
-      Batches batches(std::make_shared<Counted>(), SequenceMask(), options(place, places, 29));
+    for (int coordinate = 0; coordinate < coordinates; ++coordinate) {
+      Batches batches(std::make_shared<Counted>(), SequenceMask(),
+                      options(coordinate, coordinates, 29));
       EXPECT_EQ(batches.steps(), 3);
       for (std::int64_t step = 0; step < batches.steps(); ++step) {
         const auto batch = batches.at(step);
-        if (place == 0) whole += batch->whole.targets;
+        if (coordinate == 0) whole += batch->whole.targets;
         for (const MicroBatch& micro : batch->micro_batches)
           for (const std::int32_t target : micro.rows.targets)
             if (target >= 0) targets.push_back(target);
       }
     }
     std::ranges::sort(targets);
-    ASSERT_EQ(targets.size(), 29u * kLength) << places;
+    ASSERT_EQ(targets.size(), 29u * kLength) << coordinates;
     EXPECT_EQ(whole, 29 * kLength);
     for (std::size_t i = 0; i < targets.size(); ++i) EXPECT_EQ(targets[i], i + 1);
   }
@@ -110,14 +111,14 @@ TEST(Batches, OfAnEndCoverEverySequenceBeforeItOnce) {
 
 TEST(Batches, ThatTheCoordinatesDoNotDivideEndWithPadding) {
   std::vector<std::vector<std::int64_t>> ids, real;
-  for (int place = 0; place < 4; ++place) {
-    BatchOptions some = options(place, 4);
-    some.global_batch = 9;  // two micro-batches of two sequences each: 16 places
+  for (int coordinate = 0; coordinate < 4; ++coordinate) {
+    BatchOptions some = options(coordinate, 4);
+    some.global_batch = 9;  // two micro-batches of two sequences each: 16 coordinates
     Batches batches(std::make_shared<Counted>(), SequenceMask(), some);
     const auto batch = batches.at(1);
     EXPECT_EQ(batch->whole.targets, 9 * kLength);
     EXPECT_EQ(batch->end, 18);
-    EXPECT_EQ(batches.first_here(1), 9 + 4 * place);
+    EXPECT_EQ(batches.first_here(1), 9 + 4 * coordinate);
     ASSERT_EQ(batch->micro_batches.size(), 2u);
     std::int64_t here = 0;
     for (const MicroBatch& micro : batch->micro_batches) {
@@ -233,13 +234,13 @@ TEST(BatchStages, LastUntilTheirSequencesAreConsumedWhereverARunBegins) {
 }
 
 TEST(Batches, OfStagesShareEachStepsSequencesAndGoOnInTheOrder) {
-  for (const int place : {0, 1}) {
-    BatchOptions some = options(place, 2);
+  for (const int coordinate : {0, 1}) {
+    BatchOptions some = options(coordinate, 2);
     some.stages = {{.batch = 4, .until = 6}, {.batch = 8}};
     Batches batches(std::make_shared<Counted>(), SequenceMask(), some);
     EXPECT_THAT(sequences_of(*batches.at(1)),
-                ElementsAre(ElementsAre(4 + 2 * place, 5 + 2 * place)));
-    const std::int64_t first = 8 + 4 * place;
+                ElementsAre(ElementsAre(4 + 2 * coordinate, 5 + 2 * coordinate)));
+    const std::int64_t first = 8 + 4 * coordinate;
     EXPECT_THAT(sequences_of(*batches.at(2)),
                 ElementsAre(ElementsAre(first, first + 1), ElementsAre(first + 2, first + 3)));
     EXPECT_EQ(batches.at(2)->whole.targets, 8 * kLength);
@@ -253,24 +254,24 @@ TEST(Batches, OfStagesShareEachStepsSequencesAndGoOnInTheOrder) {
 }
 
 TEST(Batches, TakeEachSourceFromItsFirstStepAndGoOnInItsOrder) {
-  // The second source's sequences are half as long: two take the place of one.
+  // The second source's sequences are half as long: two take the coordinate of one.
   const auto whole = std::make_shared<Counted>(), halves = std::make_shared<Counted>();
-  for (const int place : {0, 1}) {
-    BatchOptions some = options(place, 2);
+  for (const int coordinate : {0, 1}) {
+    BatchOptions some = options(coordinate, 2);
     some.global_batch = 4;
     Batches batches({{.name = "whole", .first_step = 0, .sequences = whole},
                      {.name = "halves", .first_step = 2, .sequences = halves, .in_one = 2},
                      {.name = "end", .first_step = 5, .sequences = whole}},
                     some);
     const auto first_of = [&](std::int64_t n) { return sequences_of(*batches.at(n)).front(); };
-    EXPECT_THAT(first_of(1), ElementsAre(4 + 2 * place, 5 + 2 * place));
+    EXPECT_THAT(first_of(1), ElementsAre(4 + 2 * coordinate, 5 + 2 * coordinate));
     EXPECT_EQ(batches.at(1)->micro_batches.front().sequences, 2);
-    const std::int64_t second = 4 * place;
+    const std::int64_t second = 4 * coordinate;
     EXPECT_THAT(first_of(2), ElementsAre(second, second + 1, second + 2, second + 3));
     EXPECT_EQ(batches.at(2)->micro_batches.front().sequences, 4);
     EXPECT_EQ(batches.at(4)->micro_batches.front().first, 16 + second);
     EXPECT_EQ(batches.source_of(4).name, "halves");
-    EXPECT_THAT(first_of(6), ElementsAre(4 + 2 * place, 5 + 2 * place));
+    EXPECT_THAT(first_of(6), ElementsAre(4 + 2 * coordinate, 5 + 2 * coordinate));
     for (const auto& [n, done] : std::vector<std::pair<std::int64_t, std::vector<std::int64_t>>>{
              {0, {0, 0, 0}}, {2, {8, 0, 0}}, {4, {8, 16, 0}}, {7, {8, 24, 8}}})
       for (std::size_t s = 0; s < 3; ++s) EXPECT_EQ(batches.done(s, n), done[s]) << n << ' ' << s;

@@ -244,9 +244,9 @@ TEST(Forget, FindsEveryCopyAndPassagesOfLongerDocuments) {
   const auto documents = forgotten_of(corpus);
   ASSERT_EQ(documents.size(), 2);
   EXPECT_EQ(documents[0].name, "document 1 of " + folder.path("forget.jsonl"));
-  EXPECT_EQ(documents[0].places.at(0).size(), 3);
-  ASSERT_EQ(documents[1].places.at(0).size(), 1);
-  EXPECT_EQ(documents[1].places[0][0].end - documents[1].places[0][0].begin, 25);
+  EXPECT_EQ(documents[0].occurrences.at(0).size(), 3);
+  ASSERT_EQ(documents[1].occurrences.at(0).size(), 1);
+  EXPECT_EQ(documents[1].occurrences[0][0].end - documents[1].occurrences[0][0].begin, 25);
 }
 
 TEST(Forget, BlanksThePartInTrainingOfWhatReachesIntoValidation) {

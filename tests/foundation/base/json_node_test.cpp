@@ -41,7 +41,7 @@ TEST(JsonNode, NamesThePlaceAndTheValueOfAFault) {
   const JsonNode root = JsonNode::parse(R"({"a": {"b": [1, -2, "x"]}, "c": null})", "f"),
                  list = root["a"]["b"];
   EXPECT_EQ(root.members().size(), 2u);
-  EXPECT_EQ(root.members()[0].second.place(), "f: a");
+  EXPECT_EQ(root.members()[0].second.location(), "f: a");
   EXPECT_EQ(list.items()[0].number(), 1);
   EXPECT_EQ(list.items()[2].text(), "x");
   EXPECT_TRUE(root["c"].is_null());

@@ -430,12 +430,12 @@ class WrongRow : public ForwardingBackend {
   void run(const RowwiseOperation& operation) override {
     const auto* combine = std::get_if<ops::CombineRows>(&operation);
     if (!combine || !combine->weights.data) return ForwardingBackend::run(operation);
-    const View& places = combine->places;
-    std::vector<std::int32_t> wrong(places.as<std::int32_t>(),
-                                    places.as<std::int32_t>() + places.count());
+    const View& copy_rows = combine->copy_rows;
+    std::vector<std::int32_t> wrong(copy_rows.as<std::int32_t>(),
+                                    copy_rows.as<std::int32_t>() + copy_rows.count());
     std::swap(wrong[0], wrong[1]);
     ops::CombineRows swapped = *combine;
-    swapped.places.data = wrong.data();
+    swapped.copy_rows.data = wrong.data();
     ForwardingBackend::run(swapped);
   }
 };

@@ -61,7 +61,7 @@ TEST(DryRun, OfAnyOf32768RanksReportsItsPlaceAndTheModelsSize) {
     const DryRun run = dry_run(prepared(config), rank);
     EXPECT_EQ(run.parameters, 124'439'808);
     EXPECT_EQ(run.checkpoint_bytes, 124'439'808 * std::int64_t{12});
-    EXPECT_THAT(run.place, StartsWith("rank " + std::to_string(rank) + " (x "));
+    EXPECT_THAT(run.rank, StartsWith("rank " + std::to_string(rank) + " (x "));
     EXPECT_THAT(to_text(run, prepared(config)),
                 HasSubstr("on this rank at the peak of a step: exact\n"));
   }

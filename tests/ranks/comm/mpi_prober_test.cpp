@@ -27,7 +27,7 @@ class ProbedRanks {
                                     in_flight_.push_back({note, rank, to});
                                   },
                               .found = [this, rank](MpiProbe& probe) { found_[rank] = probe; },
-                              .place =
+                              .state =
                                   [this, rank](const MpiCall& call) {
                                     return MpiRankState{.awaited = awaited_[rank], .in = call};
                                   }}));

@@ -155,7 +155,8 @@ class PieceRank {
       targets.push_back(row % 5 == 0 ? -1 : token(2 * row + 1));
     }
     const PackedRows packed(first_row_ / run_.positions, rows);
-    return make_tokens(ctx, ids, targets, rows, run_.packed ? packed.places() : RowPositions{});
+    return make_tokens(ctx, ids, targets, rows,
+                       run_.packed ? packed.row_positions() : RowPositions{});
   }
 
   Var input_of(const Context& ctx, const Rows& all) {

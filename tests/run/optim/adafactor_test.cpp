@@ -163,10 +163,10 @@ TEST(FactorLayout, PutsRowsAndColumnsOfAMatrixAndOneNumberForEachElementOfAVecto
   const FactorLayout layout(group);
   EXPECT_EQ(layout.count(), 8 + 4 + 8);
   EXPECT_EQ(layout.piece(), 96);
-  EXPECT_EQ(layout.places()[0].rows_begin, 0);
-  EXPECT_EQ(layout.places()[0].cols_begin, 32);
-  EXPECT_EQ(layout.places()[1].rows_begin, 64);
-  EXPECT_TRUE(layout.places()[1].is_vector());
+  EXPECT_EQ(layout.factored()[0].rows_begin, 0);
+  EXPECT_EQ(layout.factored()[0].cols_begin, 32);
+  EXPECT_EQ(layout.factored()[1].rows_begin, 64);
+  EXPECT_TRUE(layout.factored()[1].is_vector());
   ASSERT_EQ(layout.slices(1).size(), 1);
   EXPECT_EQ(layout.slices(1).front().slice,
             (Slice{.rows = 1, .cols = 4, .begin = 0, .end = 4, .offset = 32, .owned = true}));

@@ -265,9 +265,9 @@ TEST(Forget, InAStageNamesTheDocumentsOfAnyAndCountsItsOwnSamples) {
   const ForgetPlan plan = plan_forgetting(prepared(scratch).config(), config.output.dir);
   EXPECT_EQ(plan.first, 6);
   ASSERT_EQ(plan.documents.size(), 1);
-  ASSERT_EQ(plan.documents[0].places.size(), 2);
-  EXPECT_EQ(plan.documents[0].places[0].size(), 0);
-  EXPECT_EQ(plan.documents[0].places[1].size(), 1);
+  ASSERT_EQ(plan.documents[0].occurrences.size(), 2);
+  EXPECT_EQ(plan.documents[0].occurrences[0].size(), 0);
+  EXPECT_EQ(plan.documents[0].occurrences[1].size(), 1);
   const Config forgot = without(config, file, folder / "forgot", plan.checkpoint);
   train_on_threads(forgot);
   train_on_threads(scratch);

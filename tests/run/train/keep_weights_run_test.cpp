@@ -30,7 +30,7 @@ namespace {
 Config kept_config(KeepWeights keep, const GridShape& grid = {1, 1, 2, 1}) {
   Config config = on_grid(tiny_config("unused"), grid);
   config.training.micro_batch = 2;
-  config.training.global_batch = 6 * batch_places(grid);
+  config.training.global_batch = 6 * batch_coordinates(grid);
   config.parallelism.keep_weights = keep;
   return config;
 }

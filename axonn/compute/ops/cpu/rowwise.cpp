@@ -22,7 +22,7 @@ template void CopyHeads::run(cpu::Launch, const Checker&) const;
 template void AddSinks::run(cpu::Launch, const Checker&) const;
 template void SinkTerms::run(cpu::Launch, const Checker&) const;
 template void OrderBlocks::run(cpu::Launch, const Checker&) const;
-template void BranchPlaces::run(cpu::Launch, const Checker&) const;
+template void BranchCopies::run(cpu::Launch, const Checker&) const;
 template void ExpertOrder::run(cpu::Launch, const Checker&) const;
 template void ExpertFactors::run(cpu::Launch, const Checker&) const;
 template void ExpertFactorTerms::run(cpu::Launch, const Checker&) const;

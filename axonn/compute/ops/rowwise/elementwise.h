@@ -261,7 +261,7 @@ struct SwigluBackwardKernel {
 };
 
 // out = factor · inp where an element is kept, else 0. Whether it is kept depends only on the key
-// and on its place in the whole value, so every grid keeps the same elements. One team per tile.
+// and on its index in the whole value, so every grid keeps the same elements. One team per tile.
 //
 // Bound by memory: 2 · R · C · sizeof(T) bytes. Source: Srivastava et al., "Dropout", 2014.
 

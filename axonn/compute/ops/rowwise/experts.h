@@ -10,7 +10,7 @@
 
 namespace axonn::rowwise {
 
-// The places of R · k copies of rows, ordered by expert, then by row, on any number of threads:
+// The rows of R · k copies of rows, ordered by expert, then by row, on any number of threads:
 // teams count the experts' copies in blocks of rows, one team adds these counts up, and teams then
 // number the copies of each block. Bound by memory: 2 · R · k · 4 bytes, but every step waits for
 // the last one.
@@ -65,9 +65,9 @@ struct AddExperts {
   }
 };
 
-/// places[r][j] = the place of that copy, for each row of a block.
-struct PlaceExperts {
-  Matrix<std::int32_t> places;     // (R, k)
+/// copy_rows[r][j] = the row of that copy, for each row of a block.
+struct OrderCopies {
+  Matrix<std::int32_t> copy_rows;  // (R, k)
   Matrix<std::int32_t> before;     // (blocks, E)
   const std::int32_t* starts;      // (E)
   Matrix<const std::int32_t> ids;  // (R, k)
@@ -81,38 +81,38 @@ struct PlaceExperts {
       for (std::int64_t r = begin; r < end; ++r)
         for (int j = 0; j < k; ++j)
           if (const int id = ids.row(r)[j]; id % members == member)
-            places.row(r)[j] = starts[id] + next[id]++;
+            copy_rows.row(r)[j] = starts[id] + next[id]++;
     });
   }
 };
 
-/// The places of the copies of R rows.
-struct Places {
+/// Where the copies of R rows stand.
+struct CopyRows {
   Matrix<const std::int32_t> all;  // (R, k)
   std::int64_t R;
   int k;
 
   AXONN_DEVICE std::int64_t operator()(std::int64_t row, int j) const { return all.row(row)[j]; }
-  /// The place of the copy after copy j of the row; the same place if there is none.
+  /// The row of the copy after copy j of the row; the same one if there is none.
   AXONN_DEVICE std::int64_t after(std::int64_t row, int j) const {
     if (j + 1 < k) return all.row(row)[j + 1];
     return row + 1 < R ? all.row(row + 1)[0] : all.row(row)[j];
   }
 };
 
-/// out[places[row][j]] = inp[row]. One team per row. Bound by memory: R · (k + 1) · C · sizeof(T)
-/// bytes.
+/// out[copy_rows[row][j]] = inp[row]. One team per row. Bound by memory: R · (k + 1) · C ·
+/// sizeof(T) bytes.
 template <typename T>
 struct SpreadRowsKernel {
   Matrix<T> out;        // (R · k, C)
   Matrix<const T> inp;  // (R, C)
-  Places places;
+  CopyRows copy_rows;
   int C;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    for (int j = 0; j < places.k; ++j)
+    for (int j = 0; j < copy_rows.k; ++j)
       team.map_asking(
-          std::tuple<const T*>{out.row(places.after(row, j))}, out.row(places(row, j)), C,
+          std::tuple<const T*>{out.row(copy_rows.after(row, j))}, out.row(copy_rows(row, j)), C,
           [](auto x) { return x; }, inp.row(row));
   }
 };
@@ -124,17 +124,18 @@ struct CombineRowsKernel {
   Matrix<T> out;                // (R, C)
   Matrix<const T> inp;          // (R · k, C)
   Matrix<const float> weights;  // (R, k) or absent
-  Places places;
+  CopyRows copy_rows;
   int C;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    const std::int64_t next = row + 1 < places.R ? row + 1 : row;
-    const RowTerms terms{places.all.row(row), weights.data ? weights.row(row) : nullptr, places.k};
-    team.combine(out.row(row), C, inp, terms, places.all.row(next));
+    const std::int64_t next = row + 1 < copy_rows.R ? row + 1 : row;
+    const RowTerms terms{copy_rows.all.row(row), weights.data ? weights.row(row) : nullptr,
+                         copy_rows.k};
+    team.combine(out.row(row), C, inp, terms, copy_rows.all.row(next));
   }
 };
 
-/// d_inp[place] = weight · d_out[row] and d_weight = the sum of d_out[row] · inp[place], for each
+/// d_inp[copy] = weight · d_out[row] and d_weight = the sum of d_out[row] · inp[copy], for each
 /// copy of the row. One team per row. Bound by memory: R · (2 k + 1) · C · sizeof(T) bytes.
 template <typename T>
 struct CombineRowsBackwardKernel {
@@ -143,16 +144,16 @@ struct CombineRowsBackwardKernel {
   Matrix<const T> d_out;        // (R, C)
   Matrix<const T> inp;          // (R · k, C)
   Matrix<const float> weights;  // (R, k)
-  Places places;
+  CopyRows copy_rows;
   int C;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    for (int j = 0; j < places.k; ++j) {
-      const std::int64_t place = places(row, j), next = places.after(row, j);
+    for (int j = 0; j < copy_rows.k; ++j) {
+      const std::int64_t copy = copy_rows(row, j), next = copy_rows.after(row, j);
       const float dot = team.map_sum_asking(
-          std::tuple<const T*, const T*>{inp.row(next), d_inp.row(next)}, d_inp.row(place), C,
+          std::tuple<const T*, const T*>{inp.row(next), d_inp.row(next)}, d_inp.row(copy), C,
           [weight = weights.row(row)[j]](auto d, auto x) { return pair(d * weight, d * x); },
-          d_out.row(row), inp.row(place));
+          d_out.row(row), inp.row(copy));
       team.once([&] { d_weights.row(row)[j] = dot; });
     }
   }
@@ -198,7 +199,7 @@ void ExpertOrder::run(auto launch, const Checker& check) const {
   const std::int64_t R = ids.rows, blocks = (R + rowwise::kOrderRows - 1) / rowwise::kOrderRows;
   const int k = width(ids), E = width(counts);
   check.typed("ids", ids, DType::i32, R, k);
-  check.like("places", places, ids);
+  check.like("copy_rows", copy_rows, ids);
   check.ids("counts", counts, E);
   AXONN_CHECK(R * k <= std::numeric_limits<std::int32_t>::max(), "expert_order: ids is ", ids,
               ", want less than 2^31 elements");
@@ -208,17 +209,17 @@ void ExpertOrder::run(auto launch, const Checker& check) const {
   launch.rows({blocks, work, threads}, rowwise::CountExperts{before, ids, R, k, E});
   launch.rows({1, E, threads},
               rowwise::AddExperts{address<std::int32_t>(counts), starts, before, blocks, E});
-  launch.rows({blocks, work, threads}, rowwise::PlaceExperts{places, before, starts, ids, R, k});
+  launch.rows({blocks, work, threads}, rowwise::OrderCopies{copy_rows, before, starts, ids, R, k});
 }
 
-/// Checks copies of `rows` at places (R, k), one after another in `copies`.
-inline rowwise::Places check_places(const Checker& check, const View& rows, const View& copies,
-                                    const View& places) {
-  const std::int64_t R = rows.rows, k = places.cols;
-  check.typed("places", places, DType::i32, R, k);
+/// Checks copies of `rows` at copy_rows (R, k), one after another in `copies`.
+inline rowwise::CopyRows check_copies(const Checker& check, const View& rows, const View& copies,
+                                      const View& copy_rows) {
+  const std::int64_t R = rows.rows, k = copy_rows.cols;
+  check.typed("copy_rows", copy_rows, DType::i32, R, k);
   AXONN_CHECK(copies.rows == R * k, check.operation, ": ", copies, " for ", k, " copies of ", rows,
               ", want ", R * k, " rows");
-  return {places, R, static_cast<int>(k)};
+  return {copy_rows, R, static_cast<int>(k)};
 }
 
 void ExpertFactors::run(auto launch, const Checker& check) const {
@@ -245,7 +246,7 @@ void ExpertFactorTerms::run(auto launch, const Checker& check) const {
 void SpreadRows::run(auto launch, const Checker& check) const {
   check.values("inp", inp);
   check.typed("out", out, inp.dtype, out.rows, inp.cols);
-  const rowwise::Places at = check_places(check, inp, out, places);
+  const rowwise::CopyRows at = check_copies(check, inp, out, copy_rows);
   with_type(inp.dtype, [&]<typename T>(T) {
     launch.rows({inp.rows, at.k * inp.cols, inp.cols},
                 rowwise::SpreadRowsKernel<T>{out, inp, at, width(inp)});
@@ -255,7 +256,7 @@ void SpreadRows::run(auto launch, const Checker& check) const {
 void CombineRows::run(auto launch, const Checker& check) const {
   check.values("out", out);
   check.typed("inp", inp, out.dtype, inp.rows, out.cols);
-  const rowwise::Places at = check_places(check, out, inp, places);
+  const rowwise::CopyRows at = check_copies(check, out, inp, copy_rows);
   if (weights.data) check.f32("weights", weights, out.rows, at.k);
   with_type(out.dtype, [&]<typename T>(T) {
     launch.rows({out.rows, at.k * out.cols, out.cols},
@@ -267,7 +268,7 @@ void CombineRowsBackward::run(auto launch, const Checker& check) const {
   check.values("d_out", d_out);
   check.typed("inp", inp, d_out.dtype, inp.rows, d_out.cols);
   check.like("d_inp", d_inp, inp);
-  const rowwise::Places at = check_places(check, d_out, inp, places);
+  const rowwise::CopyRows at = check_copies(check, d_out, inp, copy_rows);
   check.f32("weights", weights, d_out.rows, at.k);
   check.f32("d_weights", d_weights, d_out.rows, at.k);
   with_type(d_out.dtype, [&]<typename T>(T) {

@@ -59,7 +59,7 @@ struct DecodeDynamicKernel {
 };
 
 /// out = inp, rounded to one of the two nearest bf16 at random, so that the mean over many keys is
-/// inp. The choice depends on the key and on the element's place alone. One team per tile.
+/// inp. The choice depends on the key and on the element's index alone. One team per tile.
 ///
 /// Bound by memory: 6 bytes a value. Source: Gupta et al., "Deep Learning with Limited Numerical
 /// Precision", 2015, arXiv:1502.02551.

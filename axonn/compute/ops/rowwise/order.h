@@ -8,7 +8,7 @@
 
 namespace axonn::rowwise {
 
-/// Copies each row of ordered sequences from its place in the stacked pieces, or to it. One team
+/// Copies each row of ordered sequences from its position in the stacked pieces, or to it. One team
 /// per row. Bound by memory: 2 · R · C · sizeof(T) bytes.
 template <typename T>
 struct OrderBlocksKernel {
@@ -31,26 +31,26 @@ struct OrderBlocksKernel {
   }
 };
 
-/// See ops::BranchPlaces. One team for kPlaceRows rows.
-constexpr std::int64_t kPlaceRows = 256;
-struct BranchPlacesKernel {
-  Matrix<std::int32_t> places;   // (R, 2)
-  Matrix<float> weights;         // (R, 2)
-  std::int32_t* starts;          // (2 · R)
-  const std::int32_t* branches;  // (3 · B)
-  std::int64_t rows, length;     // R, T
+/// See ops::BranchCopies. One team for kCopyRows rows.
+constexpr std::int64_t kCopyRows = 256;
+struct BranchCopiesKernel {
+  Matrix<std::int32_t> copy_rows;  // (R, 2)
+  Matrix<float> weights;           // (R, 2)
+  std::int32_t* starts;            // (2 · R)
+  const std::int32_t* branches;    // (3 · B)
+  std::int64_t rows, length;       // R, T
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t block) const {
-    const std::int64_t begin = block * kPlaceRows, left = rows - begin;
-    team.each(static_cast<int>(left < kPlaceRows ? left : kPlaceRows), [=, this](int i) {
+    const std::int64_t begin = block * kCopyRows, left = rows - begin;
+    team.each(static_cast<int>(left < kCopyRows ? left : kCopyRows), [=, this](int i) {
       const std::int64_t row = begin + i, sequence = row_quotient(row, length),
                          at = row - sequence * length, first = 2 * sequence * length;
       const std::int32_t* const of = branches + 3 * sequence;
       const std::int64_t shared = of[0], from = of[1], end = of[2];
       const bool second = at >= from && at < end, beside = at >= shared && at < from;
       const std::int64_t other = second ? at - from + shared : beside ? at + end - from : at;
-      places.row(row)[0] = static_cast<std::int32_t>(first + at);
-      places.row(row)[1] = static_cast<std::int32_t>(first + length + other);
+      copy_rows.row(row)[0] = static_cast<std::int32_t>(first + at);
+      copy_rows.row(row)[1] = static_cast<std::int32_t>(first + length + other);
       weights.row(row)[0] = second ? 0 : 1;
       weights.row(row)[1] = second ? 1 : 0;
       starts[first + at] = static_cast<std::int32_t>(at < from ? 0 : at);
@@ -79,17 +79,18 @@ void OrderBlocks::run(auto launch, const Checker& check) const {
   });
 }
 
-void BranchPlaces::run(auto launch, const Checker& check) const {
-  const std::int64_t R = places.rows, sequences = branches.cols / 3;
-  check.typed("places", places, DType::i32, R, 2);
+void BranchCopies::run(auto launch, const Checker& check) const {
+  const std::int64_t R = copy_rows.rows, sequences = branches.cols / 3;
+  check.typed("copy_rows", copy_rows, DType::i32, R, 2);
   check.f32("weights", weights, R, 2);
   check.ids("starts", starts, 2 * R);
   check.ids("branches", branches, 3 * sequences);
-  AXONN_CHECK(sequences > 0 && R % sequences == 0 && R <= (1 << 30), "branch_places: places is ",
-              places, ", want as many of at most 2^30 rows for each of ", sequences, " sequences");
-  const std::int64_t each = rowwise::kPlaceRows;
+  AXONN_CHECK(sequences > 0 && R % sequences == 0 && R <= (1 << 30), "branch_copies: copy_rows is ",
+              copy_rows, ", want as many of at most 2^30 rows for each of ", sequences,
+              " sequences");
+  const std::int64_t each = rowwise::kCopyRows;
   launch.rows({(R + each - 1) / each, each, each},
-              rowwise::BranchPlacesKernel{places, weights, address<std::int32_t>(starts),
+              rowwise::BranchCopiesKernel{copy_rows, weights, address<std::int32_t>(starts),
                                           address<const std::int32_t>(branches), R, R / sequences});
 }
 

@@ -130,9 +130,9 @@ struct RouteKernel {
       });
     team.each(E, [&](int i) {
       if (preferred(i) < least) return;
-      int place = 0;
-      for (int before = 0; before < i; ++before) place += preferred(before) >= least ? 1 : 0;
-      to.ids[place] = i;
+      int rank = 0;
+      for (int before = 0; before < i; ++before) rank += preferred(before) >= least ? 1 : 0;
+      to.ids[rank] = i;
     });
   }
 };

@@ -116,14 +116,14 @@ struct TokenRecordKernel {
 };
 
 /// The number of a float in the order of all of them; of zeros of both signs the same.
-AXONN_DEVICE inline std::int64_t place_of(float x) {
+AXONN_DEVICE inline std::int64_t ordinal_of(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const auto size = static_cast<std::int64_t>(bits & 0x7fffffffu);
   return bits >> 31 ? -size : size;
 }
-AXONN_DEVICE inline float float_at(std::int64_t place) {
-  const auto bits = static_cast<std::uint32_t>(place < 0 ? -place : place);
-  return std::bit_cast<float>(place < 0 ? bits | 0x80000000u : bits);
+AXONN_DEVICE inline float float_at(std::int64_t ordinal) {
+  const auto bits = static_cast<std::uint32_t>(ordinal < 0 ? -ordinal : ordinal);
+  return std::bit_cast<float>(ordinal < 0 ? bits | 0x80000000u : bits);
 }
 
 /// out[row] = the k-th largest logit, found by bisection. One team per row. Bound by at most 33
@@ -142,8 +142,8 @@ struct KthLargestLogitKernel {
  private:
   AXONN_DEVICE float of_row(const auto& team, std::int64_t row) const {
     // At least k logits are as large as the low end, if there are so many, and fewer as the high.
-    std::int64_t low = place_of(-std::numeric_limits<float>::max()),
-                 high = place_of(logits.max(team, row)) + 1;
+    std::int64_t low = ordinal_of(-std::numeric_limits<float>::max()),
+                 high = ordinal_of(logits.max(team, row)) + 1;
     while (high - low > 1) {
       const std::int64_t middle = low + (high - low) / 2;
       const std::int64_t count = at_least(team, row, float_at(middle));
@@ -180,9 +180,9 @@ struct PolicyLogProbabilityKernel {
   }
 
  private:
-  /// The tokens with a larger logit than the one at a place.
+  /// The tokens with a larger logit than the one at an ordinal.
   struct Above {
-    std::int64_t place;
+    std::int64_t ordinal;
     double count, weight;
   };
 
@@ -196,22 +196,22 @@ struct PolicyLogProbabilityKernel {
     return exponential((logit - most) / temperature);
   }
 
-  AXONN_DEVICE Above above(const auto& team, std::int64_t row, std::int64_t place,
+  AXONN_DEVICE Above above(const auto& team, std::int64_t row, std::int64_t ordinal,
                            float most) const {
     const auto [count, sum] =
-        logits.sum_two(team, row, [=, x = float_at(place), by = temperature](auto v) {
+        logits.sum_two(team, row, [=, x = float_at(ordinal), by = temperature](auto v) {
           return pair(select_less(x, v, v * 0.0f + 1.0f, v * 0.0f),
                       select_less(x, v, exponential((v - most) / by), v * 0.0f));
         });
-    return {place, count, sum};
+    return {ordinal, count, sum};
   }
 
   /// Moves the ends together until one token or one logit lies between them. reaches(above) holds
   /// for the low end and not for the high one.
   AXONN_DEVICE Cut bisect(const auto& team, std::int64_t row, float most, Cut cut,
                           auto reaches) const {
-    while (cut.high.place - cut.low.place > 1 && cut.low.count - cut.high.count > 1) {
-      const std::int64_t middle = cut.low.place + (cut.high.place - cut.low.place) / 2;
+    while (cut.high.ordinal - cut.low.ordinal > 1 && cut.low.count - cut.high.count > 1) {
+      const std::int64_t middle = cut.low.ordinal + (cut.high.ordinal - cut.low.ordinal) / 2;
       const Above at = above(team, row, middle, most);
       (reaches(at) ? cut.low : cut.high) = at;
     }
@@ -228,15 +228,15 @@ struct PolicyLogProbabilityKernel {
     if (temperature == 0) return before == 0 ? 0 : kNever;
     const auto k = static_cast<double>(top_k);
     if (top_k > 0 && before >= k) return kNever;
-    const Above higher = above(team, row, place_of(own), most);
-    Above least = above(team, row, place_of(-std::numeric_limits<float>::max()) - 1, most);
+    const Above higher = above(team, row, ordinal_of(own), most);
+    Above least = above(team, row, ordinal_of(-std::numeric_limits<float>::max()) - 1, most);
     double kept = least.weight;
     if (top_k > 0 && least.count > k) {
       const Cut cut =
           bisect(team, row, most, {least, higher}, [k](const Above& at) { return at.count >= k; });
       least = cut.low;
       kept = least.count - cut.high.count > 1
-                 ? cut.high.weight + (k - cut.high.count) * weight(float_at(cut.high.place), most)
+                 ? cut.high.weight + (k - cut.high.count) * weight(float_at(cut.high.ordinal), most)
                  : least.weight;
     }
     const double own_weight = weight(own, most), ties = before - higher.count;
@@ -247,7 +247,7 @@ struct PolicyLogProbabilityKernel {
                              [wanted](const Above& at) { return at.weight >= wanted; });
       double nucleus = cut.low.weight;
       if (cut.low.count - cut.high.count > 1) {
-        const double each = weight(float_at(cut.high.place), most),
+        const double each = weight(float_at(cut.high.ordinal), most),
                      tied = std::ceil((wanted - cut.high.weight) / each);
         nucleus = cut.high.weight + (tied > 1 ? tied : 1) * each;
       }

@@ -133,21 +133,21 @@ class TimedEvents {
   std::vector<cudaEvent_t> unused_;
 };
 
-/// A place in a stream's work. Its time is counted from an earlier place.
-class CudaPlace final : public Moment::Place {
+/// An event in a stream's work. Its time is counted from an earlier event.
+class CudaMomentEvent final : public Moment::Event {
  public:
   /// origin null: the stream is idle, and the place is now.
-  CudaPlace(std::shared_ptr<TimedEvents> events, const CudaStream& stream,
-            std::shared_ptr<CudaPlace> origin)
+  CudaMomentEvent(std::shared_ptr<TimedEvents> events, const CudaStream& stream,
+                  std::shared_ptr<CudaMomentEvent> origin)
       : events_(std::move(events)), event_(events_->take()), origin_(std::move(origin)) {
     check("cudaEventRecord", cudaEventRecord(event_, stream.handle()));
     if (origin_) return;
     check("cudaEventSynchronize", cudaEventSynchronize(event_));
     seconds_ = now_seconds();
   }
-  CudaPlace(const CudaPlace&) = delete;
-  CudaPlace& operator=(const CudaPlace&) = delete;
-  ~CudaPlace() override { events_->give_back(event_); }
+  CudaMomentEvent(const CudaMomentEvent&) = delete;
+  CudaMomentEvent& operator=(const CudaMomentEvent&) = delete;
+  ~CudaMomentEvent() override { events_->give_back(event_); }
 
   bool passed() override {
     if (seconds_) return true;
@@ -172,7 +172,7 @@ class CudaPlace final : public Moment::Place {
  private:
   std::shared_ptr<TimedEvents> events_;
   cudaEvent_t event_ = nullptr;
-  std::shared_ptr<CudaPlace> origin_;
+  std::shared_ptr<CudaMomentEvent> origin_;
   std::optional<double> seconds_;
 };
 
@@ -186,16 +186,16 @@ class Moments {
     constexpr double kLongest = 10;
     if (const double now = now_seconds(); !origin_ || now - origin_since_ > kLongest) {
       if (origin_) origin_->seconds();  // lets go of the origin before it
-      origin_ = std::make_shared<CudaPlace>(events_, compute_, origin_);
+      origin_ = std::make_shared<CudaMomentEvent>(events_, compute_, origin_);
       origin_since_ = now;
     }
-    return Moment(std::make_shared<CudaPlace>(events_, stream, origin_));
+    return Moment(std::make_shared<CudaMomentEvent>(events_, stream, origin_));
   }
 
  private:
   const CudaStream& compute_;
   std::shared_ptr<TimedEvents> events_ = std::make_shared<TimedEvents>();
-  std::shared_ptr<CudaPlace> origin_;
+  std::shared_ptr<CudaMomentEvent> origin_;
   double origin_since_ = 0;
 };
 

@@ -46,10 +46,10 @@ constexpr std::array<Speaker, 16> kSpeakers = {{{"human", "user"},
                                                 {"tool_call", kCalls}}};
 
 /// The text under a key of a line; "" if there is none. Throws if it is no text.
-std::string text_of(Members& line, const char* key, const std::string& place) {
+std::string text_of(Members& line, const char* key, const std::string& location) {
   const Value* found = line.find(key);
   if (!found) return "";
-  if (!found->text()) refuse(place, ": \"", key, "\" is not a string");
+  if (!found->text()) refuse(location, ": \"", key, "\" is not a string");
   return found->text()->bytes();
 }
 
@@ -72,13 +72,14 @@ class MessageList {
   }
 
   /// Adds a turn that calls functions: `calls` is the JSON of one or of a list of them.
-  void add_calls(const std::string& calls, const std::string& place) {
+  void add_calls(const std::string& calls, const std::string& location) {
     const std::optional<Value> parsed = parse_chat_json(calls, origin());
     List found;
     for (const Value& call : parsed && parsed->list() ? parsed->list()->items : one_of(parsed)) {
       const Value* name = call.dict() ? call.dict()->find("name") : nullptr;
       if (!name || !name->text() || !call.dict()->find("arguments"))
-        refuse(place, ": a function call must be the JSON of {\"name\": ..., \"arguments\": {...}}",
+        refuse(location,
+               ": a function call must be the JSON of {\"name\": ..., \"arguments\": {...}}",
                ", or of a list of them; got ", printable(calls.substr(0, 60)));
       found.items.emplace_back(wrapped(call, origin()));
     }
@@ -131,19 +132,19 @@ bool is_system(const Value& entry) {
   return from && from->bytes() == "system";
 }
 
-void add_entry(const Value& entry, const std::string& place, MessageList& to) {
+void add_entry(const Value& entry, const std::string& location, MessageList& to) {
   static const Dict kNone;
   Members members(entry.dict() ? *entry.dict() : kNone);
   const Text *from = from_in(members), *value = text_in(members, "value", "content");
-  if (!from || !value) refuse(place, R"(: wanted {"from": "...", "value": "..."})");
+  if (!from || !value) refuse(location, R"(: wanted {"from": "...", "value": "..."})");
   const auto speaker = std::ranges::find(kSpeakers, from->bytes(), &Speaker::from);
   if (speaker == kSpeakers.end()) {
     std::string names;
     for (const Speaker& known : kSpeakers) names += concat(names.empty() ? "" : ", ", known.from);
-    refuse(place, " is from '", printable(from->bytes().substr(0, 80)), "'; known are ", names);
+    refuse(location, " is from '", printable(from->bytes().substr(0, 80)), "'; known are ", names);
   }
   if (speaker->role == kCalls)
-    to.add_calls(value->bytes(), place);
+    to.add_calls(value->bytes(), location);
   else
     to.add(speaker->role, value->bytes());
   // read_message_keys() reads these: whether it is learned, and what is not known.
@@ -152,10 +153,10 @@ void add_entry(const Value& entry, const std::string& place, MessageList& to) {
 
 /// A list of tools in which each is {"type": "function", "function": {...}}, as templates expect;
 /// LLaMA-Factory's data has the inner objects alone.
-Value wrapped_tools(const Value& tools, const std::string& place) {
+Value wrapped_tools(const Value& tools, const std::string& location) {
   std::optional<Value> list = tools;
   if (tools.text()) list = parse_chat_json(tools.text()->bytes());
-  if (!list || !list->list()) refuse(place, ": \"tools\" is not a list");
+  if (!list || !list->list()) refuse(location, ": \"tools\" is not a list");
   List all;
   for (const Value& tool : list->list()->items) {
     if (tool.dict() && tool.dict()->find("name") && !tool.dict()->find("function")) {
@@ -169,28 +170,28 @@ Value wrapped_tools(const Value& tools, const std::string& place) {
 
 }  // namespace
 
-Dict from_sharegpt(Members& line, const std::string& place) {
+Dict from_sharegpt(Members& line, const std::string& location) {
   const Value* entries = line.find("conversations");
-  if (!entries || !entries->list()) refuse(place, ": \"conversations\" is not a list");
+  if (!entries || !entries->list()) refuse(location, ": \"conversations\" is not a list");
   MessageList messages;
   const std::vector<Value>& items = entries->list()->items;
   const bool has_system = !items.empty() && is_system(items.front());
-  if (const std::string system = text_of(line, "system", place); !system.empty() && !has_system)
+  if (const std::string system = text_of(line, "system", location); !system.empty() && !has_system)
     messages.add("system", system);
   for (std::size_t i = 0; i < items.size(); ++i)
-    add_entry(items[i], concat(place, ": entry ", i + 1, " of \"conversations\""), messages);
+    add_entry(items[i], concat(location, ": entry ", i + 1, " of \"conversations\""), messages);
   Dict object = object_of(std::move(messages));
   if (const Value* tools = line.find("tools"); tools && !(tools->text() && tools->text()->empty()))
-    object.set("tools", wrapped_tools(*tools, place));
+    object.set("tools", wrapped_tools(*tools, location));
   return object;
 }
 
-Dict from_prompt_messages(Members& line, const std::string& place) {
+Dict from_prompt_messages(Members& line, const std::string& location) {
   List messages;
   for (const char* key : {"prompt", "completion"}) {
     const Value* found = line.find(key);
     if (!found || !found->list() || found->list()->items.empty())
-      refuse(place, ": \"", key, "\" is not a list of messages, as ",
+      refuse(location, ": \"", key, "\" is not a list of messages, as ",
              *key == 'p' ? "the completion" : "the prompt", " is; both must be lists, or strings");
     for (const Value& message : found->list()->items) {
       messages.items.push_back(message);
@@ -209,28 +210,28 @@ Dict from_prompt_messages(Members& line, const std::string& place) {
   return *parse_chat_json(jinja::to_json(object, {}).bytes())->dict();
 }
 
-Dict from_alpaca(Members& line, const std::string& place) {
+Dict from_alpaca(Members& line, const std::string& location) {
   MessageList messages;
-  if (const std::string system = text_of(line, "system", place); !system.empty())
+  if (const std::string system = text_of(line, "system", location); !system.empty())
     messages.add("system", system);
   if (const Value* history = line.find("history")) {
-    if (!history->list()) refuse(place, ": \"history\" is not a list");
+    if (!history->list()) refuse(location, ": \"history\" is not a list");
     for (const Value& turn : history->list()->items) {
       const List* pair = turn.list();
       if (!pair || pair->items.size() != 2 || !pair->items[0].text() || !pair->items[1].text())
-        refuse(place, ": \"history\" must be a list of pairs [question, answer] of strings");
+        refuse(location, ": \"history\" must be a list of pairs [question, answer] of strings");
       messages.add("user", pair->items[0].text()->bytes());
       messages.add("assistant", pair->items[1].text()->bytes());
     }
   }
   if (!line.find("output"))
-    refuse(place,
+    refuse(location,
            ": \"output\" is missing; a line of alpaca's format has \"instruction\" and "
            "\"output\"");
-  const std::string instruction = text_of(line, "instruction", place),
-                    input = text_of(line, "input", place);
+  const std::string instruction = text_of(line, "instruction", location),
+                    input = text_of(line, "input", location);
   messages.add("user", instruction + (instruction.empty() || input.empty() ? "" : "\n") + input);
-  messages.add("assistant", text_of(line, "output", place));
+  messages.add("assistant", text_of(line, "output", location));
   return object_of(std::move(messages));
 }
 

@@ -20,8 +20,8 @@ namespace axonn {
 ///   system     system
 ///   tool       tool, function, observation, function_response, tool_response
 ///
-/// Throws UsageError, beginning with `place`, that names the entry and its fault.
-jinja::Dict from_sharegpt(Members& line, const std::string& place);
+/// Throws UsageError, beginning with `location`, that names the entry and its fault.
+jinja::Dict from_sharegpt(Members& line, const std::string& location);
 
 /// Returns the conversation of a line of alpaca's format, as LLaMA-Factory reads it:
 ///
@@ -30,7 +30,7 @@ jinja::Dict from_sharegpt(Members& line, const std::string& place);
 ///
 /// input, system and history are optional. The question is the instruction and, on the next line,
 /// the input. The history comes before it, and its answers are answers like the output.
-jinja::Dict from_alpaca(Members& line, const std::string& place);
+jinja::Dict from_alpaca(Members& line, const std::string& location);
 
 /// Returns the conversation of a line whose prompt and completion are lists of messages, as TRL
 /// reads it:
@@ -39,6 +39,6 @@ jinja::Dict from_alpaca(Members& line, const std::string& place);
 ///
 /// with "tools", "documents" and "chat_template_kwargs" as beside "messages". Answers in the prompt
 /// have a "weight" of 0.
-jinja::Dict from_prompt_messages(Members& line, const std::string& place);
+jinja::Dict from_prompt_messages(Members& line, const std::string& location);
 
 }  // namespace axonn

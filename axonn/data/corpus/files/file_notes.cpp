@@ -59,7 +59,7 @@ std::vector<std::string> notes_of_examples(const std::vector<std::string>& files
                                            const ExampleEncoder& encoder) {
   return notes_of(files, [&](const std::string& file) {
     return note_of_keys(unread_keys(file, [&](const Line& line) {
-      return encoder.unread_keys(parse_example(line.text, line.place));
+      return encoder.unread_keys(parse_example(line.text, line.location));
     }));
   });
 }

@@ -24,9 +24,9 @@ constexpr const char* kKinds =
     "\"output\" (alpaca); \"prompt\" and \"completion\", both strings or both lists of messages; "
     "\"text\"";
 
-void check_utf8(std::string_view line, const std::string& place) {
+void check_utf8(std::string_view line, const std::string& location) {
   if (const std::size_t valid = valid_utf8_prefix(line); valid < line.size())
-    refuse(place, ": byte ", valid + 1, " of the line is not UTF-8");
+    refuse(location, ": byte ", valid + 1, " of the line is not UTF-8");
 }
 
 /// Why a text is no JSON, in the words of the library; "" if it is some.
@@ -42,9 +42,9 @@ std::string fault_of_json(std::string_view text) {
   }
 }
 
-[[noreturn]] void refuse_no_object(std::string_view line, const std::string& place) {
+[[noreturn]] void refuse_no_object(std::string_view line, const std::string& location) {
   if (const std::string fault = fault_of_json(line); !fault.empty())
-    refuse(place, ": this is not JSON: ", shortened(printable(fault), 160),
+    refuse(location, ": this is not JSON: ", shortened(printable(fault), 160),
            fault.find("invalid literal") == fault.npos
                ? ""
                : "; JSON has no NaN or Infinity, and its quotes are \"");
@@ -52,20 +52,20 @@ std::string fault_of_json(std::string_view text) {
       line.starts_with('[')
           ? "; an array of objects becomes lines by: jq -c '.[]' FILE.json > FILE.jsonl"
           : "";
-  refuse(place, ": this is not a JSON object: ", printable(line.substr(0, 60)), remedy);
+  refuse(location, ": this is not a JSON object: ", printable(line.substr(0, 60)), remedy);
 }
 
 nlohmann::json object_of_line(const Line& line) {
-  check_utf8(line.text, line.place);
+  check_utf8(line.text, line.location);
   auto object = nlohmann::json::parse(line.text, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) refuse_no_object(line.text, line.place);
+  if (!object.is_object()) refuse_no_object(line.text, line.location);
   return object;
 }
 
-std::string text_at(Members& object, const char* key, const std::string& place) {
+std::string text_at(Members& object, const char* key, const std::string& location) {
   const jinja::Value* found = object.find(key);
-  if (!found) refuse(place, ": \"", key, "\" is missing; ", kKinds);
-  if (!found->text()) refuse(place, ": \"", key, "\" is not a string");
+  if (!found) refuse(location, ": \"", key, "\" is missing; ", kKinds);
+  if (!found->text()) refuse(location, ": \"", key, "\" is not a string");
   return found->text()->bytes();
 }
 
@@ -118,17 +118,17 @@ class LineEncoder {
       if (report_) report_(progress);
       if (now_seconds() - begin >= seconds) break;
     }
-    return files_.place();
+    return files_.position();
   }
 
  private:
   std::vector<std::int32_t> encode_line(const Line& line) const {
-    const Example example = parse_example(line.text, line.place);
+    const Example example = parse_example(line.text, line.location);
     if (example.kind != kind_)
-      refuse(line.place, ": this line has ", name_of(example.kind), ", the first one ",
+      refuse(line.location, ": this line has ", name_of(example.kind), ", the first one ",
              name_of(kind_), "; put each kind into separate files and runs");
     if (example.lacks_answer()) return {};
-    const ChatTemplate::Rendered rendered = encoder_.encode(example, line.place);
+    const ChatTemplate::Rendered rendered = encoder_.encode(example, line.location);
     std::vector<std::int32_t> coded = rendered.tokens;
     for (std::size_t i = 0; i < coded.size(); ++i)
       if (!rendered.learned[i]) coded[i] = ~coded[i];
@@ -190,13 +190,13 @@ std::string text_of_line(const Line& line, const std::string& field) {
   nlohmann::json object = object_of_line(line);
   const auto found = object.find(field);
   if (found == object.end() || !found->is_string())
-    refuse(line.place, ": ", found == object.end() ? "there is no \"" : "there is no string in \"",
-           field,
+    refuse(line.location, ": ",
+           found == object.end() ? "there is no \"" : "there is no string in \"", field,
            "\"; each line is a document, and data.text_field (--field) names where its text is");
   if (!is_preference_key(field))
     for (const auto& [name, value] : object.items())
       if (!value.is_null() && (is_preference_key(name) || (name == "label" && value.is_boolean())))
-        refuse_preference_key(line.place, name);
+        refuse_preference_key(line.location, name);
   return std::move(found->get_ref<std::string&>());
 }
 
@@ -213,10 +213,10 @@ std::vector<std::string> other_keys_of_line(const Line& line, const std::string&
   return keys;
 }
 
-jinja::Value parse_line(std::string_view line, const std::string& place) {
-  check_utf8(line, place);
+jinja::Value parse_line(std::string_view line, const std::string& location) {
+  check_utf8(line, location);
   std::optional<jinja::Value> value = parse_chat_json(line);
-  if (!value || !value->dict()) refuse_no_object(line, place);
+  if (!value || !value->dict()) refuse_no_object(line, location);
   return *std::move(value);
 }
 
@@ -227,7 +227,7 @@ enum class LineFormat { text, completion, messages, prompt_messages, sharegpt, a
 bool is_list(const jinja::Value* value) { return value && value->list(); }
 
 /// "text" beside "instruction", and "prompt" beside messages, are further keys.
-LineFormat format_of(const Members& line, const std::string& place) {
+LineFormat format_of(const Members& line, const std::string& location) {
   const auto has = [&](const char* name) { return line.peek(name) != nullptr; };
   const bool messages = has("messages"), sharegpt = has("conversations"),
              alpaca = has("instruction"), text = has("text") && !alpaca,
@@ -235,7 +235,7 @@ LineFormat format_of(const Members& line, const std::string& place) {
              completion = has("completion") || prompt;
   const int kinds = messages + sharegpt + alpaca + completion + text;
   if (kinds != 1)
-    refuse(place, ": ", kKinds, "; this one has ",
+    refuse(location, ": ", kKinds, "; this one has ",
            kinds == 0 ? concat("none of them, but: ", keys_of(line.object()))
                       : "more than one of them");
   if (text) return LineFormat::text;
@@ -258,32 +258,32 @@ void add_names(const std::vector<std::string>& names, std::vector<std::string>& 
     if (std::ranges::find(to, name) == to.end()) to.push_back(name);
 }
 
-Conversation conversation_in(Members& line, LineFormat format, const std::string& place) {
-  if (format == LineFormat::messages) return Conversation::parse(line, place);
-  return Conversation::parse(format == LineFormat::sharegpt ? from_sharegpt(line, place)
-                             : format == LineFormat::alpaca ? from_alpaca(line, place)
-                                                            : from_prompt_messages(line, place),
-                             place);
+Conversation conversation_in(Members& line, LineFormat format, const std::string& location) {
+  if (format == LineFormat::messages) return Conversation::parse(line, location);
+  return Conversation::parse(format == LineFormat::sharegpt ? from_sharegpt(line, location)
+                             : format == LineFormat::alpaca ? from_alpaca(line, location)
+                                                            : from_prompt_messages(line, location),
+                             location);
 }
 
 }  // namespace
 
-Example parse_example(std::string_view line, const std::string& place) {
-  const jinja::Value value = parse_line(line, place);
+Example parse_example(std::string_view line, const std::string& location) {
+  const jinja::Value value = parse_line(line, location);
   Members object(*value.dict());
-  refuse_line_keys(object, place);
-  const LineFormat format = format_of(object, place);
+  refuse_line_keys(object, location);
+  const LineFormat format = format_of(object, location);
   Example example;
   example.kind = kind_of(format);
   if (format == LineFormat::text) {
-    example.text = text_at(object, "text", place);
+    example.text = text_at(object, "text", location);
   } else if (format == LineFormat::completion) {
-    example.prompt = text_at(object, "prompt", place);
-    example.text = text_at(object, "completion", place);
+    example.prompt = text_at(object, "prompt", location);
+    example.text = text_at(object, "completion", location);
   } else {
-    example.conversation = conversation_in(object, format, place);
+    example.conversation = conversation_in(object, format, location);
     example.conversation.bytes = line.size();
-    add_names(read_message_keys(example.conversation, place), example.message_keys);
+    add_names(read_message_keys(example.conversation, location), example.message_keys);
     example.conversation.normalize();
     if (format == LineFormat::alpaca) object.find("text");  // the same once more
   }
@@ -314,11 +314,12 @@ ExampleEncoder::ExampleEncoder(std::shared_ptr<const Tokenizer> tokenizer,
     : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)), learns_all_(learns_all) {}
 
 ChatTemplate::Rendered ExampleEncoder::encode(const Example& example,
-                                              const std::string& place) const {
-  ChatTemplate::Rendered out = answer(example, place);
+                                              const std::string& location) const {
+  ChatTemplate::Rendered out = answer(example, location);
   if (!learns_all_) return out;
   if (!example.conversation.not_learned.empty())
-    refuse(place, ": a message says that it is not learned (\"weight\" 0 or \"train\" false), but ",
+    refuse(location,
+           ": a message says that it is not learned (\"weight\" 0 or \"train\" false), but ",
            "data.train_on_prompt = true learns all tokens; leave one of them out");
   out.learned.assign(out.tokens.size(), true);
   return out;
@@ -326,14 +327,14 @@ ChatTemplate::Rendered ExampleEncoder::encode(const Example& example,
 
 /// The example with its answers learned.
 ChatTemplate::Rendered ExampleEncoder::answer(const Example& example,
-                                              const std::string& place) const {
+                                              const std::string& location) const {
   if (example.kind == Example::Kind::messages) {
-    AXONN_CHECK(chat_, place, ": messages without a chat template");
+    AXONN_CHECK(chat_, location, ": messages without a chat template");
     if (std::ranges::count(example.message_keys, "function_call") > 0 &&
         !chat_->mentions("function_call"))
-      refuse(place, ": \"function_call\" of a message, which the chat template does not write; ",
+      refuse(location, ": \"function_call\" of a message, which the chat template does not write; ",
              "give the call in \"tool_calls\": [{\"type\": \"function\", \"function\": {...}}]");
-    return chat_->render(example.conversation, place);
+    return chat_->render(example.conversation, location);
   }
   const bool completes = example.kind == Example::Kind::completion;
   ChatTemplate::Rendered out;
@@ -403,8 +404,8 @@ Example::Kind kind_of_examples(const std::string& file) {
   const std::vector<std::string> files{file};
   for (TextFiles reader(files); !reader.at_end(); reader.advance())
     for (const Line& line : next_lines(reader, 1)) {
-      const jinja::Value value = parse_line(line.text, line.place);
-      return kind_of(format_of(Members(*value.dict()), line.place));
+      const jinja::Value value = parse_line(line.text, line.location);
+      return kind_of(format_of(Members(*value.dict()), line.location));
     }
   refuse(file, " has no line with an example");
 }

@@ -40,13 +40,13 @@ std::string_view name_of(Example::Kind kind);
 /// A line of a file that is not blank.
 struct Line {
   std::string_view text;
-  std::string place;  ///< "FILE:17"
+  std::string location;  ///< "FILE:17"
 };
 /// The lines of a text of a file, which follow `before` others. They point into the text.
 std::vector<Line> lines_of(std::string_view text, const std::string& file, std::int64_t before);
 
-/// The string under a key of a JSON object. Throws UsageError, beginning with the line's place, if
-/// the line is not UTF-8 or not a JSON object, or has no string there, or for keys of preference
+/// The string under a key of a JSON object. Throws UsageError, beginning with the line's location,
+/// if the line is not UTF-8 or not a JSON object, or has no string there, or for keys of preference
 /// data, unless `field` is one of them.
 std::string text_of_line(const Line& line, const std::string& field);
 /// Whether text_of_line() looks at a key: the field, and those of preference data.
@@ -55,15 +55,15 @@ bool decides_text(std::string_view name, std::string_view field);
 /// messages.
 std::vector<std::string> other_keys_of_line(const Line& line, const std::string& field);
 
-/// The JSON object of a line. Throws UsageError, beginning with `place`, if it is not UTF-8 or no
-/// JSON object.
-jinja::Value parse_line(std::string_view line, const std::string& place);
+/// The JSON object of a line. Throws UsageError, beginning with `location`, if it is not UTF-8 or
+/// no JSON object.
+jinja::Value parse_line(std::string_view line, const std::string& location);
 
 /// Parses a line. A member that is null counts as absent; other keys are listed in the example,
-/// among them "prompt" where there is no "completion". Throws UsageError, beginning with `place`,
-/// if the line is not UTF-8, not a JSON object or not exactly one of the kinds, if a value has the
-/// wrong type, or for keys that would change what is learned (line_keys.h).
-Example parse_example(std::string_view line, const std::string& place);
+/// among them "prompt" where there is no "completion". Throws UsageError, beginning with
+/// `location`, if the line is not UTF-8, not a JSON object or not exactly one of the kinds, if a
+/// value has the wrong type, or for keys that would change what is learned (line_keys.h).
+Example parse_example(std::string_view line, const std::string& location);
 
 /// These keys of a line, and those of its messages that the chat template does not read, for
 /// messages to the user.
@@ -80,9 +80,9 @@ class ExampleEncoder {
 
   /// A text or prompt begins with the begin-of-text token, and a text or completion ends with the
   /// end-of-text token, which is learned too, if the tokenizer has these tokens. Throws UsageError,
-  /// beginning with `place`, for messages that the template refuses, and for those that say that
+  /// beginning with `location`, for messages that the template refuses, and for those that say that
   /// they are not learned if all are.
-  ChatTemplate::Rendered encode(const Example& example, const std::string& place) const;
+  ChatTemplate::Rendered encode(const Example& example, const std::string& location) const;
 
   std::string fingerprint() const;
 
@@ -93,7 +93,7 @@ class ExampleEncoder {
   std::string warning() const;
 
  private:
-  ChatTemplate::Rendered answer(const Example& example, const std::string& place) const;
+  ChatTemplate::Rendered answer(const Example& example, const std::string& location) const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_;

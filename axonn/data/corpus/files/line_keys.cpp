@@ -54,34 +54,34 @@ bool is_preference_label(const Members& line, const Value& label) {
 }
 
 /// Whether a message is learned, if `name` says so.
-bool read_flag(std::string_view name, const Value& value, const std::string& place) {
+bool read_flag(std::string_view name, const Value& value, const std::string& location) {
   const std::optional<bool> flag = flag_of(value);
   if (!flag)
-    refuse(place, ": \"", name, "\" is ", shown(value), "; it must be ",
+    refuse(location, ": \"", name, "\" is ", shown(value), "; it must be ",
            name == "weight" ? "0 or 1: other weights are not supported" : "true or false");
   return *flag;
 }
 
 /// Whether the message is learned, if one of its members says so.
-std::optional<bool> flag_in(const Dict& message, const std::string& place) {
+std::optional<bool> flag_in(const Dict& message, const std::string& location) {
   std::optional<bool> learned;
   std::string_view said;
   for (const std::string_view name : kLearning) {
     const Value* value = message.find(name);
     if (!value || value->is_none()) continue;
-    const bool flag = read_flag(name, *value, place);
+    const bool flag = read_flag(name, *value, location);
     if (learned && *learned != flag)
-      refuse(place, ": \"", said, "\" and \"", name, "\" contradict each other");
+      refuse(location, ": \"", said, "\" and \"", name, "\" contradict each other");
     learned = flag;
     said = name;
   }
   return learned;
 }
 
-void refuse_message_key(std::string_view name, const std::string& place) {
-  if (is_preference_key(name)) refuse_preference_key(place, name);
+void refuse_message_key(std::string_view name, const std::string& location) {
+  if (is_preference_key(name)) refuse_preference_key(location, name);
   if (is_one_of(kMessageParts, name))
-    refuse(place, ": \"", name,
+    refuse(location, ": \"", name,
            "\" would change what is learned, which this program does not do; a message is learned "
            "as a whole or, with \"weight\": 0, not at all");
 }
@@ -97,42 +97,42 @@ std::optional<bool> flag_of(const Value& value) {
   return std::nullopt;
 }
 
-void refuse_line_keys(const Members& line, const std::string& place) {
+void refuse_line_keys(const Members& line, const std::string& location) {
   for (const auto& [key, value] : line.object().items()) {
     const std::string& name = key.text()->bytes();
     if (value.is_none()) continue;
     if (is_preference_key(name) || (name == "label" && is_preference_label(line, value)))
-      refuse_preference_key(place, name);
+      refuse_preference_key(location, name);
   }
-  refuse_pair_keys(line, place);
+  refuse_pair_keys(line, location);
 }
 
-void refuse_pair_keys(const Members& line, const std::string& place) {
+void refuse_pair_keys(const Members& line, const std::string& location) {
   for (const auto& [key, value] : line.object().items()) {
     const std::string& name = key.text()->bytes();
     if (value.is_none()) continue;
     if (is_one_of(kLineWeights, name) && flag_of(value) != true)
-      refuse(place, ": \"", name, "\" is ", shown(value),
+      refuse(location, ": \"", name, "\" is ", shown(value),
              "; whole lines have no weights here: leave out lines that must not be learned, and "
              "the key from the others");
     if (name == "loss_mask")
-      refuse(place,
+      refuse(location,
              ": \"loss_mask\" is not supported; what is learned follows from the kind of "
              "the line, and from \"weight\": 0 in messages");
     if (name == "functions" && value.truth())
-      refuse(place,
+      refuse(location,
              ": \"functions\" is not supported; give them as \"tools\": [{\"type\": "
              "\"function\", \"function\": {...}}]");
     if (is_one_of(kMedia, name) && value.truth())
-      refuse(place, ": \"", name, "\": the model reads text alone");
+      refuse(location, ": \"", name, "\": the model reads text alone");
   }
 }
 
-std::vector<std::string> read_message_keys(Conversation& talk, const std::string& place) {
+std::vector<std::string> read_message_keys(Conversation& talk, const std::string& location) {
   std::vector<std::string> others;
   for (std::size_t i = 0; i < talk.messages.size(); ++i) {
     const Dict& message = *talk.messages[i].dict();
-    const std::string here = concat(place, ": message ", i + 1);
+    const std::string here = concat(location, ": message ", i + 1);
     if (const std::optional<bool> learned = flag_in(message, here)) {
       const bool assistant = talk.text(i, "role") == "assistant";
       if (*learned && !assistant)
@@ -172,8 +172,8 @@ bool is_preference_key(std::string_view name) {
   return false;
 }
 
-void refuse_preference_key(const std::string& place, std::string_view name) {
-  refuse(place, ": \"", printable(std::string(name)),
+void refuse_preference_key(const std::string& location, std::string_view name) {
+  refuse(location, ": \"", printable(std::string(name)),
          "\" belongs to preference data, of which every answer would be learned here, also those "
          "that are marked as worse; train on it by 'axonn prefer', or keep the lines of good "
          "answers, without this key");

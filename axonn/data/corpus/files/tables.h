@@ -8,8 +8,8 @@
 namespace axonn {
 
 /// The rows of a Parquet file as JSON objects, one on each line, with the names of the columns
-/// (parquet/row_reader.h). Places are rows. Throws UsageError as RowReader, and if this program was
-/// built without the libraries that Parquet needs.
+/// (parquet/row_reader.h). Positions are rows. Throws UsageError as RowReader, and if this program
+/// was built without the libraries that Parquet needs.
 std::unique_ptr<TextBytes> parquet_lines(InputFile file, const ColumnChoice& columns);
 
 /// The rows of comma-separated values (RFC 4180) as JSON objects, one on each line. The first row

@@ -13,8 +13,8 @@
 
 namespace axonn {
 
-/// The text of a file, front to back: its bytes, or what is made of them. A place in it is a number
-/// of bytes of the text, or of rows, if rows() has a value.
+/// The text of a file, front to back: its bytes, or what is made of them. A position in it is a
+/// number of bytes of the text, or of rows, if rows() has a value.
 class TextBytes {
  public:
   explicit TextBytes(InputFile file) : file_(std::move(file)) {}
@@ -29,14 +29,14 @@ class TextBytes {
     at_ += static_cast<std::int64_t>(count);
     return count;
   }
-  /// Moves from the beginning to a place. Returns false if the text ends before.
-  virtual bool go_to(std::int64_t place) {
-    at_ = place;
+  /// Moves from the beginning to a position. Returns false if the text ends before.
+  virtual bool go_to(std::int64_t position) {
+    at_ = position;
     return at_ <= file_.bytes();
   }
   /// Whether the text is the file's bytes.
   virtual bool is_plain() const { return true; }
-  /// The number of rows, if a place is a number of rows.
+  /// The number of rows, if a position is a number of rows.
   virtual std::optional<std::int64_t> rows() const { return {}; }
   /// The first row, at or after a byte of the file, to which go_to() moves without reading those
   /// before; rows() if there is none.
@@ -51,18 +51,18 @@ class TextBytes {
   std::int64_t at_ = 0;
 };
 
-/// Text that is made of a file's bytes, which has to be made again to come to a place in it.
+/// Text that is made of a file's bytes, which has to be made again to come to a position in it.
 class MadeBytes : public TextBytes {
  public:
   using TextBytes::TextBytes;
 
   bool is_plain() const final { return false; }
-  bool go_to(std::int64_t place) override {
+  bool go_to(std::int64_t position) override {
     std::array<char, 1 << 14> passed;
-    while (place > 0) {
-      const auto wanted = static_cast<std::size_t>(std::min<std::int64_t>(passed.size(), place));
+    while (position > 0) {
+      const auto wanted = static_cast<std::size_t>(std::min<std::int64_t>(passed.size(), position));
       if (read(std::span(passed).first(wanted)) < wanted) return false;
-      place -= static_cast<std::int64_t>(wanted);
+      position -= static_cast<std::int64_t>(wanted);
     }
     return true;
   }

@@ -100,12 +100,12 @@ void TextReader::skip(std::size_t bytes) {
   position_ += static_cast<std::int64_t>(bytes);
 }
 
-void TextReader::go_to(std::int64_t place, std::int64_t line) {
-  const bool there = bytes_->go_to(place);
-  position_ = place;
+void TextReader::go_to(std::int64_t position, std::int64_t line) {
+  const bool there = bytes_->go_to(position);
+  position_ = position;
   line_ = line;
   if (!there || at_end())
-    refuse(path(), " ends at or before ", bytes_->rows() ? "row " : "byte ", place,
+    refuse(path(), " ends at or before ", bytes_->rows() ? "row " : "byte ", position,
            " of its text, where a run had come; it is not ", "the file that it was");
 }
 
@@ -146,19 +146,19 @@ std::int64_t TextReader::file_position() const {
   return bytes_->is_plain() ? position_ : bytes_->position();
 }
 
-void TextFiles::go_to(const TextPosition& place) {
-  if (place == place_) return;
+void TextFiles::go_to(const TextPosition& position) {
+  if (position == position_) return;
   reader_.reset();
-  place_ = place;
+  position_ = position;
   before_ = 0;
-  for (std::size_t i = 0; i < place.file; ++i) before_ += InputFile(files_[i]).bytes();
+  for (std::size_t i = 0; i < position.file; ++i) before_ += InputFile(files_[i]).bytes();
   bytes_ = before_;
 }
 
 TextReader& TextFiles::reader() {
   if (!reader_) {
     reader_.emplace(file(), columns_);
-    if (place_.byte > 0) reader_->go_to(place_.byte, place_.line);
+    if (position_.byte > 0) reader_->go_to(position_.byte, position_.line);
   }
   return *reader_;
 }
@@ -168,11 +168,11 @@ bool TextFiles::advance() {
   if (last) {
     before_ += reader_->file_bytes();
     bytes_ = before_;
-    place_ = {.file = place_.file + 1};
+    position_ = {.file = position_.file + 1};
     reader_.reset();
   } else {
     bytes_ = before_ + reader_->file_position();
-    place_ = {.file = place_.file, .byte = reader_->position(), .line = reader_->line()};
+    position_ = {.file = position_.file, .byte = reader_->position(), .line = reader_->line()};
   }
   return last;
 }

@@ -28,37 +28,38 @@ struct CodedExample {
 };
 
 /// Throws UsageError unless the answer is of the kind that the format is for.
-void want_kind(const AnswerFormat& format, bool messages, const std::string& place) {
+void want_kind(const AnswerFormat& format, bool messages, const std::string& location) {
   if (messages == format.chat.has_value()) return;
-  refuse(place, ": the answers of this line are ",
+  refuse(location, ": the answers of this line are ",
          format.chat ? "strings, those of the first one lists of messages"
                      : "lists of messages, those of the first one strings",
          "; put each kind into separate files and runs");
 }
 
 /// Throws UsageError if no token of the answer is a target.
-void want_target(const Coded& coded, const std::string& place) {
+void want_target(const Coded& coded, const std::string& location) {
   if (coded.size() < 2 || prompt_size(coded) == coded.size())
-    refuse(place, ": an answer has no token to learn; leave the line out");
+    refuse(location, ": an answer has no token to learn; leave the line out");
 }
 
 bool is_message(const Answer& answer) { return std::holds_alternative<MessageAnswer>(answer); }
 
 CodedLine encode_answers_of(const AnswerFormat& format, const Line& line, AnswerData::Kind kind) {
   if (kind == AnswerData::Kind::pairs) {
-    const AnswerPair pair = parse_pair(line.text, line.place);
-    want_kind(format, is_message(answers_of(pair).front()), line.place);
-    CodedPair coded = encode_pair(format, pair, line.place);
-    for (const Coded* one : {&coded.chosen, &coded.rejected}) want_target(*one, line.place);
+    const AnswerPair pair = parse_pair(line.text, line.location);
+    want_kind(format, is_message(answers_of(pair).front()), line.location);
+    CodedPair coded = encode_pair(format, pair, line.location);
+    for (const Coded* one : {&coded.chosen, &coded.rejected}) want_target(*one, line.location);
     return {.answers = {std::move(coded.chosen), std::move(coded.rejected)}};
   }
   CodedLine coded;
-  for (const LabelledAnswer& one : parse_labelled(line.text, line.place).answers) {
-    want_kind(format, is_message(one.answer), line.place);
-    coded.answers.push_back(encode_answer(format, one.answer, line.place));
-    want_target(coded.answers.back(), line.place);
+  for (const LabelledAnswer& one : parse_labelled(line.text, line.location).answers) {
+    want_kind(format, is_message(one.answer), line.location);
+    coded.answers.push_back(encode_answer(format, one.answer, line.location));
+    want_target(coded.answers.back(), line.location);
     if (prompt_size(coded.answers.back()) == 0)
-      refuse(line.place, ": \"prompt\" has no token, which the loss kto gives other answers to; ",
+      refuse(line.location,
+             ": \"prompt\" has no token, which the loss kto gives other answers to; ",
              "leave the line out");
     coded.good.push_back(one.good);
   }
@@ -162,8 +163,8 @@ bool holds_message_answers(const std::string& file, const AnswerData& data) {
   for (TextFiles reader(files); !reader.at_end(); reader.advance())
     for (const Line& line : lines_of(reader.reader().lines(1), file, 0)) {
       if (data.kind == AnswerData::Kind::labels)
-        return is_message(parse_labelled(line.text, line.place).answers.front().answer);
-      return is_message(answers_of(parse_pair(line.text, line.place)).front());
+        return is_message(parse_labelled(line.text, line.location).answers.front().answer);
+      return is_message(answers_of(parse_pair(line.text, line.location)).front());
     }
   refuse(file, " has no line with answers");
 }
@@ -171,10 +172,10 @@ bool holds_message_answers(const std::string& file, const AnswerData& data) {
 std::vector<std::string> unread_answer_keys(const Line& line, const AnswerData& data,
                                             const std::optional<ChatTemplate>& chat) {
   if (data.kind == AnswerData::Kind::labels) {
-    const LabelledLine labelled = parse_labelled(line.text, line.place);
+    const LabelledLine labelled = parse_labelled(line.text, line.location);
     return unread_names(labelled.line_keys, labelled.message_keys, chat);
   }
-  const AnswerPair pair = parse_pair(line.text, line.place);
+  const AnswerPair pair = parse_pair(line.text, line.location);
   return unread_names(pair.line_keys, pair.message_keys, chat);
 }
 

@@ -33,14 +33,14 @@ std::vector<std::int32_t> encode_text(const Tokenizer& tokenizer, const TextAnsw
 }
 
 std::vector<std::int32_t> encode_messages(const ChatTemplate& chat, const MessageAnswer& answer,
-                                          const std::string& place) {
+                                          const std::string& location) {
   Conversation talk = answer.talk;
   if (talk.text(answer.prompt, "role") != "assistant")
-    refuse(place, ": message ", answer.prompt + 1, ", with which an answer begins, is not the ",
+    refuse(location, ": message ", answer.prompt + 1, ", with which an answer begins, is not the ",
            "assistant's");
   for (std::size_t i = 0; i < answer.prompt; ++i)
     if (talk.text(i, "role") == "assistant") talk.not_learned.push_back(i);
-  ChatTemplate::Rendered rendered = chat.render(talk, place);
+  ChatTemplate::Rendered rendered = chat.render(talk, location);
   mark_prompt(std::ranges::find(rendered.learned, true) - rendered.learned.begin(),
               rendered.tokens);
   return std::move(rendered.tokens);
@@ -48,7 +48,7 @@ std::vector<std::int32_t> encode_messages(const ChatTemplate& chat, const Messag
 
 /// The conversation of the prompt's messages and an answer's, as if a line had them.
 Conversation joined_messages(Members& line, const List& prompt, const List& answer,
-                             const std::string& place) {
+                             const std::string& location) {
   List all = prompt;
   all.items.insert(all.items.end(), answer.items.begin(), answer.items.end());
   Dict object;
@@ -57,48 +57,50 @@ Conversation joined_messages(Members& line, const List& prompt, const List& answ
     if (const Value* found = line.find(key)) object.set(key, *found);
   // Parsed again, so that every text has its message as its origin.
   const Value parsed = *parse_chat_json(jinja::to_json(object, {}).bytes());
-  return Conversation::parse(*parsed.dict(), place);
+  return Conversation::parse(*parsed.dict(), location);
 }
 
 }  // namespace
 
 std::vector<std::int32_t> encode_answer(const AnswerFormat& format, const Answer& answer,
-                                        const std::string& place) {
+                                        const std::string& location) {
   if (const TextAnswer* text = std::get_if<TextAnswer>(&answer))
     return encode_text(*format.tokenizer, *text);
-  AXONN_CHECK(format.chat, place, ": messages without a chat template");
-  return encode_messages(*format.chat, std::get<MessageAnswer>(answer), place);
+  AXONN_CHECK(format.chat, location, ": messages without a chat template");
+  return encode_messages(*format.chat, std::get<MessageAnswer>(answer), location);
 }
 
 std::size_t prompt_size(const std::vector<std::int32_t>& coded) {
   return std::ranges::find_if(coded, [](std::int32_t token) { return token >= 0; }) - coded.begin();
 }
 
-std::string string_in_answers(Members& line, const char* key, const std::string& place) {
+std::string string_in_answers(Members& line, const char* key, const std::string& location) {
   const Value* found = line.find(key);
   if (found && found->list())
-    refuse(place, ": \"", key, "\" is a list, and not all others are; all must be strings, or all ",
+    refuse(location, ": \"", key,
+           "\" is a list, and not all others are; all must be strings, or all ",
            "lists of messages");
-  if (found && !found->text()) refuse(place, ": \"", key, "\" is not a string");
+  if (found && !found->text()) refuse(location, ": \"", key, "\" is not a string");
   return found ? found->text()->bytes() : "";
 }
 
-List messages_in_answers(Members& line, const char* key, const std::string& place) {
+List messages_in_answers(Members& line, const char* key, const std::string& location) {
   const Value* found = line.find(key);
   if (found && !found->list())
-    refuse(place, ": \"", key, "\" is not a list of messages, as the others are; all must be ",
+    refuse(location, ": \"", key, "\" is not a list of messages, as the others are; all must be ",
            "lists, or strings");
   return found ? *found->list() : List{};
 }
 
 MessageAnswer join_answer(Members& line, const List& prompt, const List& answer,
-                          const AnswerPlace& at, std::vector<std::string>& unread) {
-  const std::string place = concat(at.place, ": prompt and \"", at.key, '"');
-  Conversation talk = joined_messages(line, prompt, answer, place);
+                          const AnswerLocation& at, std::vector<std::string>& unread) {
+  const std::string location = concat(at.location, ": prompt and \"", at.key, '"');
+  Conversation talk = joined_messages(line, prompt, answer, location);
   talk.bytes = at.bytes;
-  std::ranges::copy(read_message_keys(talk, place), std::back_inserter(unread));
+  std::ranges::copy(read_message_keys(talk, location), std::back_inserter(unread));
   if (!talk.not_learned.empty())
-    refuse(place, ": a message says that it is not learned (\"weight\" 0 or \"train\" false); of ",
+    refuse(location,
+           ": a message says that it is not learned (\"weight\" 0 or \"train\" false); of ",
            "pairs and labelled answers, all that follows the prompt is, so leave the key out");
   talk.normalize();
   return {.talk = std::move(talk), .prompt = prompt.items.size()};

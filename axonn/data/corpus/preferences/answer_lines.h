@@ -39,29 +39,29 @@ struct AnswerFormat {
 ///   messages  as the chat template writes them. The answer begins with the assistant's first words
 ///             after the prompt, as ChatTemplate::render() finds them.
 ///
-/// Throws UsageError, beginning with `place`, for messages that the template refuses, and if the
+/// Throws UsageError, beginning with `location`, for messages that the template refuses, and if the
 /// answer does not begin with one of the assistant's.
 std::vector<std::int32_t> encode_answer(const AnswerFormat& format, const Answer& answer,
-                                        const std::string& place);
+                                        const std::string& location);
 
 /// The number of tokens before the answer.
 std::size_t prompt_size(const std::vector<std::int32_t>& coded);
 
 /// Of a line: the string or the messages under a key; empty if it is missing. Throw UsageError,
-/// beginning with `place`, for another type.
-std::string string_in_answers(Members& line, const char* key, const std::string& place);
-jinja::List messages_in_answers(Members& line, const char* key, const std::string& place);
+/// beginning with `location`, for another type.
+std::string string_in_answers(Members& line, const char* key, const std::string& location);
+jinja::List messages_in_answers(Members& line, const char* key, const std::string& location);
 
 /// Joins the messages of a prompt and of the answer under `key` of a line that may also have
 /// "tools", "documents" and "chat_template_kwargs", and adds the members of messages that nothing
-/// reads to `unread`. Throws UsageError, beginning with `place`, if a message is malformed or says
-/// that it is not learned.
-struct AnswerPlace {
+/// reads to `unread`. Throws UsageError, beginning with `location`, if a message is malformed or
+/// says that it is not learned.
+struct AnswerLocation {
   const char* key;
   std::size_t bytes;  ///< of the line
-  const std::string& place;
+  const std::string& location;
 };
 MessageAnswer join_answer(Members& line, const jinja::List& prompt, const jinja::List& answer,
-                          const AnswerPlace& at, std::vector<std::string>& unread);
+                          const AnswerLocation& at, std::vector<std::string>& unread);
 
 }  // namespace axonn

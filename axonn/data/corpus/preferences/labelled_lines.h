@@ -22,7 +22,7 @@ struct LabelledLine {
 
 /// Parses a line {"prompt": ..., "completion": ..., "label": ...}, strings or lists of messages and
 /// true or false, or 1 or 0. A pair (parse_pair()) is a good answer and a bad one. Throws
-/// UsageError, beginning with `place`, as parse_pair() does, and if a key is missing.
-LabelledLine parse_labelled(std::string_view line, const std::string& place);
+/// UsageError, beginning with `location`, as parse_pair() does, and if a key is missing.
+LabelledLine parse_labelled(std::string_view line, const std::string& location);
 
 }  // namespace axonn

@@ -18,16 +18,17 @@ constexpr const char* kPairLine =
     "a line of preferences has \"chosen\" and \"rejected\", and a \"prompt\" unless both begin "
     "with it";
 
-[[noreturn]] void refuse_equal_answers(const std::string& place) {
-  refuse(place, ": \"chosen\" and \"rejected\" are the same, so there is no preference; leave the ",
+[[noreturn]] void refuse_equal_answers(const std::string& location) {
+  refuse(location,
+         ": \"chosen\" and \"rejected\" are the same, so there is no preference; leave the ",
          "line out");
 }
 
-TextPair text_pair(Members& line, const std::string& place) {
-  TextPair pair{.prompt = string_in_answers(line, "prompt", place),
-                .chosen = string_in_answers(line, "chosen", place),
-                .rejected = string_in_answers(line, "rejected", place)};
-  if (pair.chosen == pair.rejected) refuse_equal_answers(place);
+TextPair text_pair(Members& line, const std::string& location) {
+  TextPair pair{.prompt = string_in_answers(line, "prompt", location),
+                .chosen = string_in_answers(line, "chosen", location),
+                .rejected = string_in_answers(line, "rejected", location)};
+  if (pair.chosen == pair.rejected) refuse_equal_answers(location);
   if (line.peek("prompt")) return pair;
   const std::size_t shared = shared_prompt(pair.chosen, pair.rejected);
   pair.prompt = pair.chosen.substr(0, shared);
@@ -53,16 +54,17 @@ std::ptrdiff_t shared_messages(const List& chosen, const List& rejected) {
                    std::ssize(rejected.items) - 1});
 }
 
-MessagePair message_pair(Members& line, std::size_t bytes, const std::string& place,
+MessagePair message_pair(Members& line, std::size_t bytes, const std::string& location,
                          std::vector<std::string>& unread) {
   const Value* text = line.find("prompt");  // beside messages that begin with it
   if (text && !text->text()) text = nullptr;
-  List prompt = text ? List{} : messages_in_answers(line, "prompt", place);
-  List chosen = messages_in_answers(line, "chosen", place),
-       rejected = messages_in_answers(line, "rejected", place);
+  List prompt = text ? List{} : messages_in_answers(line, "prompt", location);
+  List chosen = messages_in_answers(line, "chosen", location),
+       rejected = messages_in_answers(line, "rejected", location);
   if (chosen.items.empty() || rejected.items.empty())
-    refuse(place, ": an answer has no messages; leave the line out");
-  if (std::ranges::equal(chosen.items, rejected.items, same_message)) refuse_equal_answers(place);
+    refuse(location, ": an answer has no messages; leave the line out");
+  if (std::ranges::equal(chosen.items, rejected.items, same_message))
+    refuse_equal_answers(location);
   if (prompt.items.empty()) {
     const std::ptrdiff_t shared = shared_messages(chosen, rejected);
     prompt.items.assign(chosen.items.begin(), chosen.items.begin() + shared);
@@ -70,23 +72,25 @@ MessagePair message_pair(Members& line, std::size_t bytes, const std::string& pl
       answer->items.erase(answer->items.begin(), answer->items.begin() + shared);
   }
   if (prompt.items.empty())
-    refuse(place, ": \"chosen\" and \"rejected\" begin with no message that both have, and there ",
+    refuse(location,
+           ": \"chosen\" and \"rejected\" begin with no message that both have, and there ",
            "is no \"prompt\"; ", kPairLine);
   if (text && !has_content(prompt.items.back(), text->text()->bytes()))
-    refuse(place, ": \"prompt\" is a string, but not the content of the last message that both ",
+    refuse(location, ": \"prompt\" is a string, but not the content of the last message that both ",
            "answers begin with; give the prompt as a list of messages");
-  return {.chosen = join_answer(line, prompt, chosen, {"chosen", bytes, place}, unread),
-          .rejected = join_answer(line, prompt, rejected, {"rejected", bytes, place}, unread)};
+  return {.chosen = join_answer(line, prompt, chosen, {"chosen", bytes, location}, unread),
+          .rejected = join_answer(line, prompt, rejected, {"rejected", bytes, location}, unread)};
 }
 
 /// Throws UsageError if a line lacks an answer.
-void want_answers(const Members& line, const std::string& place) {
+void want_answers(const Members& line, const std::string& location) {
   for (const char* key : {"chosen", "rejected"}) {
     if (line.peek(key)) continue;
     if (line.peek("completion") && line.peek("label"))
-      refuse(place, ": this is an answer with a \"label\", of which the loss of pairs has no use; ",
+      refuse(location,
+             ": this is an answer with a \"label\", of which the loss of pairs has no use; ",
              "set preference.loss = \"kto\", or give lines with \"chosen\" and \"rejected\"");
-    refuse(place, ": there is no \"", key, "\"; ", kPairLine);
+    refuse(location, ": there is no \"", key, "\"; ", kPairLine);
   }
 }
 
@@ -105,16 +109,16 @@ std::size_t shared_prompt(std::string_view chosen, std::string_view rejected) {
   return shared;
 }
 
-AnswerPair parse_pair(std::string_view line, const std::string& place) {
-  const Value value = parse_line(line, place);
+AnswerPair parse_pair(std::string_view line, const std::string& location) {
+  const Value value = parse_line(line, location);
   Members members(*value.dict());
-  want_answers(members, place);
-  refuse_pair_keys(members, place);
+  want_answers(members, location);
+  refuse_pair_keys(members, location);
   AnswerPair pair;
   if (members.peek("chosen")->list() && members.peek("rejected")->list()) {
-    pair.answers = message_pair(members, line.size(), place, pair.message_keys);
+    pair.answers = message_pair(members, line.size(), location, pair.message_keys);
   } else {
-    pair.answers = text_pair(members, place);
+    pair.answers = text_pair(members, location);
   }
   for (const std::string& name : members.unread())
     if (!is_harmless_key(name)) pair.line_keys.push_back(name);
@@ -129,10 +133,10 @@ std::array<Answer, 2> answers_of(const AnswerPair& pair) {
 }
 
 CodedPair encode_pair(const AnswerFormat& format, const AnswerPair& pair,
-                      const std::string& place) {
+                      const std::string& location) {
   const auto [chosen, rejected] = answers_of(pair);
-  CodedPair coded{.chosen = encode_answer(format, chosen, place),
-                  .rejected = encode_answer(format, rejected, place)};
+  CodedPair coded{.chosen = encode_answer(format, chosen, location),
+                  .rejected = encode_answer(format, rejected, location)};
   if (!std::holds_alternative<TextPair>(pair.answers)) return coded;
   // A prompt's last token may be another one in but one of the texts: both answers begin there.
   const std::size_t border = std::min(prompt_size(coded.chosen), prompt_size(coded.rejected));

@@ -31,10 +31,10 @@ struct AnswerPair {
 /// messages. Without a prompt, it is what both answers begin with, as TRL has it: of strings up to
 /// the last space before they differ (shared_prompt()), of lists the messages before they differ.
 /// A prompt may also be the string that the last of these messages holds. Beside messages there may
-/// be "tools", "documents" and "chat_template_kwargs". Throws UsageError, beginning with `place`,
-/// if the line is no JSON object or lacks one of the answers, if a value has the wrong type, if
-/// both answers are the same, or for keys that would change what is learned (line_keys.h).
-AnswerPair parse_pair(std::string_view line, const std::string& place);
+/// be "tools", "documents" and "chat_template_kwargs". Throws UsageError, beginning with
+/// `location`, if the line is no JSON object or lacks one of the answers, if a value has the wrong
+/// type, if both answers are the same, or for keys that would change what is learned (line_keys.h).
+AnswerPair parse_pair(std::string_view line, const std::string& location);
 
 /// The bytes that chosen and rejected, which have no prompt of their own, share. They end before
 /// the space that precedes the first difference; if one is the beginning of the other, before its
@@ -51,6 +51,7 @@ struct CodedPair {
 
 /// Encodes both as encode_answer() does, which throws. Answers that are texts begin where the
 /// tokens of the prompt alone cease to be those of both texts.
-CodedPair encode_pair(const AnswerFormat& format, const AnswerPair& pair, const std::string& place);
+CodedPair encode_pair(const AnswerFormat& format, const AnswerPair& pair,
+                      const std::string& location);
 
 }  // namespace axonn

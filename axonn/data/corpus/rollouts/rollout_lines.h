@@ -47,8 +47,8 @@ RolloutFile read_rollouts(const std::vector<std::string>& files, const AnswerFor
                           const RolloutTokens& tokens, std::int64_t group);
 
 /// Reads the lines of a text with tokens alone, as rollout_line() writes them. Throws likewise,
-/// beginning with `place`.
-RolloutFile parse_rollouts(std::string_view text, const std::string& place);
+/// beginning with `location`.
+RolloutFile parse_rollouts(std::string_view text, const std::string& location);
 
 /// A prompt to which a run writes answers.
 struct Prompt {

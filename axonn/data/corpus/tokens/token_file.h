@@ -121,7 +121,7 @@ std::int64_t bytes_of(TokenType type);
 ///
 /// llm.c's PATH.bin: 256 int32 of header (20240520, 1, count), then u16 tokens, or (20240801, 7,
 /// count), then u32 tokens. Megatron's PREFIX.bin and PREFIX.idx: the tokens back to back, and the
-/// places of sequences and documents. NumPy's .npy: one dimension of integers. Any other file:
+/// offsets of sequences and documents. NumPy's .npy: one dimension of integers. Any other file:
 /// tokens from its first byte on, if their type is told.
 /// Source: llm.c, dev/data/data_common.py; Megatron-LM, core/datasets/indexed_dataset.py; NumPy,
 /// numpy/lib/format.py.

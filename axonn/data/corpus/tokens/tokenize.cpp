@@ -22,7 +22,7 @@ constexpr int kTokenCacheVersion = 3;
 
 constexpr std::size_t kTextBytes = std::size_t{4} << 20;
 
-// Tokenizer::cut() depends on no text further beyond its place.
+// Tokenizer::cut() depends on no text further beyond its position.
 constexpr std::size_t kSeenBeyondACut = std::size_t{64} << 10;
 
 /// A piece of a file's text and, once encoded, its tokens.
@@ -54,7 +54,7 @@ class Pieces {
     end_ = end;
   }
   bool at_end() const {
-    const TextPosition& at = files_.place();
+    const TextPosition& at = files_.position();
     return files_.at_end() || (at.file == end_.file && at.byte == end_.byte);
   }
 
@@ -87,8 +87,8 @@ class Pieces {
 
   /// Bytes that may be taken of the file, of which a part may have only the beginning.
   std::size_t left() const {
-    return files_.place().file == end_.file
-               ? static_cast<std::size_t>(end_.byte - files_.place().byte)
+    return files_.position().file == end_.file
+               ? static_cast<std::size_t>(end_.byte - files_.position().byte)
                : std::string_view::npos;
   }
 
@@ -113,7 +113,7 @@ class Pieces {
   TextPosition end_{.file = std::numeric_limits<std::size_t>::max()};
 };
 
-/// The first place in a file, at or after a byte, where a line begins; the file's size if none
+/// The first position in a file, at or after a byte, where a line begins; the file's size if none
 /// does.
 std::int64_t line_after(TextReader& reader, std::int64_t byte) {
   reader.go_to(byte - 1, 0);
@@ -137,7 +137,7 @@ std::int64_t cut_after(TextReader& reader, std::int64_t byte, const Tokenizer& t
   }
 }
 
-/// The first place in the files, at or after a byte of them all, where a part of them may begin.
+/// The first position in the files, at or after a byte of them all, where a part of them may begin.
 TextPosition border_after(std::int64_t byte, const std::vector<std::string>& files,
                           const Tokenizer& tokenizer) {
   for (std::size_t i = 0; i < files.size() && byte > 0; ++i) {
@@ -316,7 +316,7 @@ std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string
     TokenWriter writer(part, tokenizer.vocab_size());
     encode_for(cache.part_seconds, source, sink_of(writer), options, progress);
     writer.finish();
-    return source.files().place();
+    return source.files().position();
   };
   return open_cached(
       path, cache, [&] { return open_parts(parts, files); },

@@ -51,7 +51,7 @@ struct TokenizeOptions {
 /// if options.ends, with its end-of-text token; a token that does not exist or is already there in
 /// the text is not added. Several threads encode pieces of the files; the sink is called in order,
 /// on the caller's thread. Memory: about 20 MB per thread for files of any size (unless megabytes
-/// of text have no place where the tokenizer can cut, or a line has as many). Throws UsageError
+/// of text have no position where the tokenizer can cut, or a line has as many). Throws UsageError
 /// with the file and the byte or line if it is damaged or not such a file.
 TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer& tokenizer,
                           const TokenSink& sink, const TokenizeOptions& options = {});

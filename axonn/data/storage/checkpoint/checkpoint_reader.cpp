@@ -222,15 +222,15 @@ CheckpointSource::CheckpointSource(const CheckpointReader& reader,
       locations_(index_.parameters.size()),
       verified_(index_.files.size()) {
   for (const StoredParameter& stored : index_.parameters)
-    places_.emplace(stored.name, std::ssize(places_));
+    indices_.emplace(stored.name, std::ssize(indices_));
   Differences differences;
   for (const std::string& kind : kinds)
     if (!reader.has_kind(kind)) differences.add("it has no ", kind, " of its parameters");
   std::set<std::string_view> known;
   for (const auto& [name, rows, cols] : this->parameters()) {
     known.insert(name);
-    const auto found = places_.find(name);
-    if (found == places_.end()) {
+    const auto found = indices_.find(name);
+    if (found == indices_.end()) {
       differences.add("it has no ", name, " (", rows, ',', cols, ')');
       continue;
     }
@@ -258,8 +258,8 @@ CheckpointSource::CheckpointSource(const CheckpointReader& reader,
 /// Finds the parts of the files that hold one wanted slice.
 void CheckpointSource::add_runs(const SliceRequest& wanted, const Slice& slice, std::size_t request,
                                 std::vector<Run>& runs) const {
-  const auto place = places_.find(wanted.parameter);
-  AXONN_CHECK(place != places_.end(), path(), " has no ", wanted.parameter);
+  const auto place = indices_.find(wanted.parameter);
+  AXONN_CHECK(place != indices_.end(), path(), " has no ", wanted.parameter);
   const auto& stored = index_.parameters[place->second];
   const auto& locations = locations_[place->second];
   const bool of_absmax = wanted.kind.ends_with(kAbsmax);

@@ -114,9 +114,9 @@ class CheckpointSource final : public ParameterSource {
 
   const CheckpointIndex& index_;
   std::string weights_;  // the kind that requests for "master" get
-  std::map<std::string, std::int64_t, std::less<>> places_;  // of parameters in the index
-  std::vector<std::vector<Location>> locations_;             // by place
-  std::vector<std::vector<bool>> verified_;                  // by file and piece
+  std::map<std::string, std::int64_t, std::less<>> indices_;  // of parameters in the index
+  std::vector<std::vector<Location>> locations_;              // by index
+  std::vector<std::vector<bool>> verified_;                   // by file and piece
   std::optional<InputFile> file_;
   std::int64_t file_at_ = -1, piece_at_ = -1, bytes_read_ = 0;
   std::vector<std::byte> piece_, part_;

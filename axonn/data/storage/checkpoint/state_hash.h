@@ -34,7 +34,7 @@ class StateValues {
 };
 
 /// Hashes of a checkpoint's values, equal if and only if all their bits are: those of its grid, its
-/// files, its config and its place in the data do not count.
+/// files, its config and its position in the data do not count.
 struct StateHash {
   std::int64_t step = 0;
   /// SHA-256 of the values of each kind ("master": the weights): for each parameter, by name, its

@@ -77,7 +77,7 @@ class WordTokens {
     return true;
   }
 
-  /// Whether each character has tokens, in its place.
+  /// Whether each character has tokens, by its code point.
   bool keeps_order() const {
     return has_all_bytes_ || (vocab_.byte_tokens.empty() && vocab_.unknown >= 0);
   }
@@ -175,13 +175,13 @@ class BpeTokenizer : public Tokenizer {
           refuse(vocab_.name, ": the added token '", printable(token.content),
                  "' is empty when normalized");
         normalized_tokens_.add(content, token.id, token.sides);
-        added_places_.add(content, token.sides);
+        added_borders_.add(content, token.sides);
       } else {
         raw_tokens_.add(token.content, token.id, token.sides);
       }
     }
     for (const AddedToken& token : vocab_.added_tokens)
-      added_places_.add(token.content, token.sides);
+      added_borders_.add(token.content, token.sides);
     if (!pattern_ && !splits_) find_joined_tokens();
     name_ = vocab_.name;
     notes_ = vocab_.notes;
@@ -222,16 +222,16 @@ class BpeTokenizer : public Tokenizer {
   }
 
   bool is_border(std::string_view text, std::size_t at) const override {
-    const std::optional<Neighbours> place = neighbours(text, at);
-    if (!place || added_places_.forbid(*place)) return false;
-    const std::optional<Neighbours> normalized = changed(vocab_.normalizer, *place);
-    if (!normalized || added_places_.forbid(*normalized)) return false;
+    const std::optional<Neighbours> beside = neighbours(text, at);
+    if (!beside || added_borders_.forbid(*beside)) return false;
+    const std::optional<Neighbours> normalized = changed(vocab_.normalizer, *beside);
+    if (!normalized || added_borders_.forbid(*normalized)) return false;
     const std::optional<Neighbours> spaced = changed(vocab_.spacing, *normalized);
     if (!spaced) return false;
     if (borders_) return borders_->always(spaced->left, spaced->right);
     if (splits_) return splits_->always(spaced->left, spaced->right);
     if (vocab_.words == BpeWords::at_marks && spaced->right == kSpaceMark) return true;
-    // The whole text may be a token, or characters are left out or change places.
+    // The whole text may be a token, or characters are left out or change their order.
     if (vocab_.unigram || !vocab_.whole_words.empty() || !words_.keeps_order()) return false;
     std::vector<std::int32_t> left, right;
     words_.append(spaced->left, left);
@@ -355,7 +355,7 @@ class BpeTokenizer : public Tokenizer {
   std::optional<PatternBorders> borders_;  ///< of the pattern
   std::unique_ptr<WordSplits> splits_;
   std::unordered_set<std::uint64_t> joined_;  ///< pairs of initial tokens that a merge may join
-  AddedTokenBorders added_places_;
+  AddedTokenBorders added_borders_;
   bool marks_in_front_ = false, newlines_apart_ = false;
   AddedTokenFinder raw_tokens_, normalized_tokens_;
   mutable Pool<Worker> workers_;
@@ -412,8 +412,8 @@ std::size_t BpeMerger::merge_short(std::span<std::int32_t> tokens, Scratch& scra
   return count;
 }
 
-// Keeps a linked list of the remaining tokens and a priority queue of (rank, place of the left
-// token). An entry of the queue is outdated, and skipped, if the rank at its place has changed.
+// Keeps a linked list of the remaining tokens and a priority queue of (rank, index of the left
+// token). An entry of the queue is outdated, and skipped, if the rank at its index has changed.
 std::size_t BpeMerger::merge_long(std::span<std::int32_t> tokens, Scratch& scratch) const {
   AXONN_CHECK(tokens.size() <= std::numeric_limits<std::int32_t>::max(), "BPE: a word has ",
               tokens.size(), " bytes; at most 2^31 - 1 are possible");
@@ -426,8 +426,8 @@ std::size_t BpeMerger::merge_long(std::span<std::int32_t> tokens, Scratch& scrat
   next.resize(tokens.size());
   previous.resize(tokens.size());
   queue.clear();
-  const auto entry = [](std::uint32_t rank, std::int32_t place) {
-    return std::uint64_t{rank} << 32 | std::uint32_t(place);
+  const auto entry = [](std::uint32_t rank, std::int32_t index) {
+    return std::uint64_t{rank} << 32 | std::uint32_t(index);
   };
   for (std::int32_t i = 0; i < count; ++i) {
     next[i] = i + 1;
@@ -437,26 +437,26 @@ std::size_t BpeMerger::merge_long(std::span<std::int32_t> tokens, Scratch& scrat
   }
   std::make_heap(queue.begin(), queue.end(), std::greater<>());
 
-  const auto update = [&](std::int32_t place) {
-    const std::int32_t right = next[place];
-    ranks[place] = right < count ? rank_of(tokens[place], tokens[right]) : kNoRank;
-    if (ranks[place] == kNoRank) return;
-    queue.push_back(entry(ranks[place], place));
+  const auto update = [&](std::int32_t index) {
+    const std::int32_t right = next[index];
+    ranks[index] = right < count ? rank_of(tokens[index], tokens[right]) : kNoRank;
+    if (ranks[index] == kNoRank) return;
+    queue.push_back(entry(ranks[index], index));
     std::push_heap(queue.begin(), queue.end(), std::greater<>());
   };
   while (!queue.empty()) {
     std::pop_heap(queue.begin(), queue.end(), std::greater<>());
     const auto rank = static_cast<std::uint32_t>(queue.back() >> 32);
-    const auto place = static_cast<std::int32_t>(queue.back());
+    const auto index = static_cast<std::int32_t>(queue.back());
     queue.pop_back();
-    if (ranks[place] != rank) continue;
-    const std::int32_t dead = next[place];
-    tokens[place] = result_of_rank_[rank];
+    if (ranks[index] != rank) continue;
+    const std::int32_t dead = next[index];
+    tokens[index] = result_of_rank_[rank];
     ranks[dead] = kNoRank;
-    next[place] = next[dead];
-    if (next[place] < count) previous[next[place]] = place;
-    update(place);
-    if (previous[place] >= 0) update(previous[place]);
+    next[index] = next[dead];
+    if (next[index] < count) previous[next[index]] = index;
+    update(index);
+    if (previous[index] >= 0) update(previous[index]);
   }
 
   std::size_t left = 0;

@@ -82,43 +82,43 @@ std::vector<std::int32_t> find_byte_tokens(const TokenIds& ids, const NameOf& na
 /// Converts pairs of tokens to merges.
 class MergeList {
  public:
-  /// For messages: `before`, the place of a merge and `after` together say where it is.
+  /// For messages: `before`, the number of a merge and `after` together say where it is.
   struct Names {
     std::string vocabulary, before, after;
   };
   MergeList(const TokenIds& ids, Names names) : ids_(ids), names_(std::move(names)) {}
 
   /// Throws UsageError if a token is not in the vocabulary or the pair was added before.
-  void add(const std::string& left, const std::string& right, std::size_t place) {
-    const BpeMerge merge{id_of(left, place), id_of(right, place), id_of(left + right, place)};
+  void add(const std::string& left, const std::string& right, std::size_t number) {
+    const BpeMerge merge{id_of(left, number), id_of(right, number), id_of(left + right, number)};
     const auto pair = std::uint64_t(merge.left) << 32 | std::uint64_t(merge.right);
     if (!seen_.insert(pair).second)
-      reject(place, "'", printable(left), ' ', printable(right), "' occurs twice");
+      reject(number, "'", printable(left), ' ', printable(right), "' occurs twice");
     merges_.push_back(merge);
   }
 
   /// Adds a merge "left right". Throws as add() does, and if these are not two tokens.
-  void add_line(std::string_view line, std::size_t place) {
+  void add_line(std::string_view line, std::size_t number) {
     const std::size_t space = line.find(' ');
     if (space == 0 || space == line.npos || space + 1 == line.size() ||
         line.find(' ', space + 1) != line.npos)
-      reject(place, "wanted two tokens and a space between them, got '",
+      reject(number, "wanted two tokens and a space between them, got '",
              printable(line.substr(0, 80)), "'");
-    add(std::string(line.substr(0, space)), std::string(line.substr(space + 1)), place);
+    add(std::string(line.substr(0, space)), std::string(line.substr(space + 1)), number);
   }
 
   std::vector<BpeMerge> take() { return std::move(merges_); }
 
  private:
   template <typename... Parts>
-  [[noreturn]] void reject(std::size_t place, const Parts&... parts) const {
-    refuse(names_.before, place, names_.after, ": ", parts...);
+  [[noreturn]] void reject(std::size_t number, const Parts&... parts) const {
+    refuse(names_.before, number, names_.after, ": ", parts...);
   }
 
-  std::int32_t id_of(const std::string& token, std::size_t place) const {
+  std::int32_t id_of(const std::string& token, std::size_t number) const {
     const auto found = ids_.find(token);
     if (found == ids_.end())
-      reject(place, "'", printable(token), "' is not in ", names_.vocabulary,
+      reject(number, "'", printable(token), "' is not in ", names_.vocabulary,
              "; do both belong to one tokenizer?");
     return found->second;
   }
@@ -202,7 +202,7 @@ void read_characters(const JsonNode& model, const TokenIds& ids, bool byte_level
     misses = misses || (vocab.byte_tokens[byte] < 0 && !is_never_in_utf8(byte));
   if (!misses) return;
   if (unknown.is_null()) {
-    vocab.notes.push_back(concat(model.place(),
+    vocab.notes.push_back(concat(model.location(),
                                  ": the vocabulary lacks some characters and has no "
                                  "unk_token; they are left out of texts, as other programs do"));
     return;
@@ -215,17 +215,17 @@ void read_characters(const JsonNode& model, const TokenIds& ids, bool byte_level
 
 /// Reads merges, each "left right" or ["left", "right"].
 std::vector<BpeMerge> read_json_merges(const JsonNode& node, const TokenIds& ids) {
-  MergeList merges(ids, {"model.vocab", node.place() + '[', "]"});
-  std::size_t place = 0;
+  MergeList merges(ids, {"model.vocab", node.location() + '[', "]"});
+  std::size_t number = 0;
   for (const JsonNode& merge : node.items()) {
     if (merge.is_text()) {
-      merges.add_line(merge.text(), place++);
+      merges.add_line(merge.text(), number++);
       continue;
     }
     if (!merge.is_array()) merge.reject("wanted \"left right\" or two tokens, got ", merge.got());
     const std::vector<JsonNode> pair = merge.items();
     if (pair.size() != 2) merge.reject("wanted two tokens, got ", pair.size());
-    merges.add(pair[0].text(), pair[1].text(), place++);
+    merges.add(pair[0].text(), pair[1].text(), number++);
   }
   return merges.take();
 }
@@ -319,9 +319,9 @@ void read_added_tokens(const JsonNode& nodes, TokenIds& ids, BpeVocab& vocab) {
                              AddedTokenFinder::kMostBytes, " are possible");
     if (!seen.insert(content).second)
       node["content"].reject("'", printable(content), "' occurs twice");
-    const auto [place, added] = ids.emplace(content, id);
-    if (!added && place->second != id)
-      node["id"].reject(id, ", but '", printable(content), "' is token ", place->second,
+    const auto [found, added] = ids.emplace(content, id);
+    if (!added && found->second != id)
+      node["id"].reject(id, ", but '", printable(content), "' is token ", found->second,
                         " of model.vocab");
     if (added && id != next)
       node["id"].reject(id, ", but the tokenizers library makes '", printable(content), "' token ",
@@ -463,14 +463,14 @@ BpeVocab read_tokenizer_json(const std::string& path) {
       file.text(), path, read_tokenizer_config(std::filesystem::path(path).parent_path().string()));
 }
 
-BpeVocab parse_tokenizer_json(std::string_view text, const std::string& place,
+BpeVocab parse_tokenizer_json(std::string_view text, const std::string& location,
                               const TokenizerConfig& config) {
-  const JsonNode root = JsonNode::parse(text, place);
+  const JsonNode root = JsonNode::parse(text, location);
   if (!root.is_object()) root.reject("wanted an object with \"model\"");
   check_model(root["model"]);
 
   BpeVocab vocab;
-  vocab.name = concat("BPE (", place, ')');
+  vocab.name = concat("BPE (", location, ')');
   const TextParts parts = read_text_parts(root, vocab);
   const JsonNode model = root["model"];
   const bool unigram = model["type"].text_or("BPE") == "Unigram";
@@ -478,7 +478,7 @@ BpeVocab parse_tokenizer_json(std::string_view text, const std::string& place,
       unigram ? read_unigram(model, parts, vocab) : read_token_ids(model["vocab"]);
   TokenIds ids = model_ids;
   read_added_tokens(root["added_tokens"], ids, vocab);
-  vocab.tokens.resize(count_ids(ids, place));
+  vocab.tokens.resize(count_ids(ids, location));
   if (!unigram) read_merged(model, model_ids, parts, vocab);
   set_tokens(model_ids, parts, vocab);
   for (const AddedToken& token : vocab.added_tokens) {

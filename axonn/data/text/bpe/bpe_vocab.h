@@ -100,12 +100,12 @@ BpeVocab read_bpe_vocab(const std::string& folder);
 /// That covers the published files of DeepSeek, Falcon, Gemma, GPT-2, Llama 2 and 3, Mistral, Phi,
 /// Qwen2, 2.5 and 3, SmolLM and StarCoder 2. Ids are equal to those of the library 0.23. Ignores
 /// truncation and padding, which concern batches. Throws UsageError for anything else, with the
-/// file and the place in it ("tokenizer.json: pre_tokenizer.pretokenizers[0].behavior"); also for a
-/// key that it does not know, unless it is null, false or empty.
+/// file and the location in it ("tokenizer.json: pre_tokenizer.pretokenizers[0].behavior"); also
+/// for a key that it does not know, unless it is null, false or empty.
 BpeVocab read_tokenizer_json(const std::string& path);
-/// The same of a text, which `place` names in messages; `config` is what its tokenizer_config.json
-/// says.
-BpeVocab parse_tokenizer_json(std::string_view text, const std::string& place,
+/// The same of a text, which `location` names in messages; `config` is what its
+/// tokenizer_config.json says.
+BpeVocab parse_tokenizer_json(std::string_view text, const std::string& location,
                               const TokenizerConfig& config);
 
 }  // namespace axonn

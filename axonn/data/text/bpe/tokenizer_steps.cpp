@@ -53,7 +53,7 @@ TextStep replacement(const JsonNode& step) {
   if (!regex.is_null()) {
     result.kind = TextStep::Kind::replace_matches;
     result.from = regex.text();
-    result.replacer = std::make_shared<const PatternReplacer>(result.from, regex.place());
+    result.replacer = std::make_shared<const PatternReplacer>(result.from, regex.location());
     return result;
   }
   if (result.from.empty()) pattern["String"].reject("an empty string cannot be replaced");
@@ -213,7 +213,7 @@ class PreTokenizer {
     const bool inverted = step["invert"].flag_or(false);
     const JsonNode text = step["pattern"]["String"], regex = step["pattern"]["Regex"];
     const std::string pattern = text.is_null() ? regex.text() : pattern_of(text.text());
-    const WordPattern compiles(pattern, text.is_null() ? regex.place() : text.place());
+    const WordPattern compiles(pattern, text.is_null() ? regex.location() : text.location());
     std::vector<TextStep> before = vocab_.normalizer;
     before.insert(before.end(), vocab_.spacing.begin(), vocab_.spacing.end());
     // Gemma's normalizer replaces each space, and then its Split looks for spaces.

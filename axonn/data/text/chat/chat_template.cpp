@@ -337,9 +337,9 @@ void ChatTemplate::check(const Conversation& conversation, bool prompted) const 
 }
 
 ChatTemplate::Rendered ChatTemplate::encode(const Conversation& given, bool prompted,
-                                            const std::string& place) const {
-  const auto with_place = [&](const auto& parts) {
-    refuse(place, place.empty() ? "" : ": ", parts);
+                                            const std::string& location) const {
+  const auto with_location = [&](const auto& parts) {
+    refuse(location, location.empty() ? "" : ": ", parts);
   };
   try {
     check(given, prompted);
@@ -374,21 +374,21 @@ ChatTemplate::Rendered ChatTemplate::encode(const Conversation& given, bool prom
     encoder.encode(whole, {at, whole.size()}, false, out);
     return out;
   } catch (const jinja::RaisedException& error) {
-    with_place(concat("the chat template refuses this conversation: ", error.what()));
+    with_location(concat("the chat template refuses this conversation: ", error.what()));
   } catch (const UsageError& error) {
-    with_place(error.what());
+    with_location(error.what());
   }
   return {};
 }
 
 ChatTemplate::Rendered ChatTemplate::render(const Conversation& conversation,
-                                            const std::string& place) const {
-  return encode(conversation, false, place);
+                                            const std::string& location) const {
+  return encode(conversation, false, location);
 }
 
 std::vector<std::int32_t> ChatTemplate::prompt(const Conversation& conversation,
-                                               const std::string& place) const {
-  return encode(conversation, true, place).tokens;
+                                               const std::string& location) const {
+  return encode(conversation, true, location).tokens;
 }
 
 std::vector<std::int32_t> ChatTemplate::begun(const Conversation& given) const {

@@ -59,8 +59,8 @@ ChatFormat chat_format_in(const std::string& tokenizer);
 /// assistant says may hold added tokens that are not special, such as "<think>".
 class ChatTemplate {
  public:
-  /// Throws UsageError if the template has a fault or uses what is not supported, with its place,
-  /// or if the tokenizer lacks a token that the format needs.
+  /// Throws UsageError if the template has a fault or uses what is not supported, with its
+  /// location, or if the tokenizer lacks a token that the format needs.
   ChatTemplate(std::shared_ptr<const Tokenizer> tokenizer, ChatFormat format,
                ChatArguments arguments = {});
 
@@ -70,15 +70,15 @@ class ChatTemplate {
     std::vector<std::int32_t> tokens;
     std::vector<bool> learned;  ///< one for each token
   };
-  /// Encodes a conversation. Throws UsageError, beginning with `place` if it is not empty, if the
-  /// messages are none or lack an assistant's, have a role that the template does not know, or if
-  /// the template refuses them, with its own words.
-  Rendered render(const Conversation& conversation, const std::string& place = "") const;
+  /// Encodes a conversation. Throws UsageError, beginning with `location` if it is not empty, if
+  /// the messages are none or lack an assistant's, have a role that the template does not know, or
+  /// if the template refuses them, with its own words.
+  Rendered render(const Conversation& conversation, const std::string& location = "") const;
 
   /// The tokens of a conversation up to the start of the assistant's next message. Throws as
   /// render() does, and if the last message is the assistant's.
   std::vector<std::int32_t> prompt(const Conversation& conversation,
-                                   const std::string& place = "") const;
+                                   const std::string& location = "") const;
 
   /// The tokens of a conversation up to the last character of its last message, which the
   /// assistant goes on with, without white space at its end if the template drops that. Throws as
@@ -129,7 +129,8 @@ class ChatTemplate {
                             bool prompted) const;
   std::string closing_prompt_for(const Conversation& conversation) const;
   void check(const Conversation& conversation, bool prompted) const;
-  Rendered encode(const Conversation& conversation, bool prompted, const std::string& place) const;
+  Rendered encode(const Conversation& conversation, bool prompted,
+                  const std::string& location) const;
   void find_end_of_turn();
 
   std::shared_ptr<const Tokenizer> tokenizer_;

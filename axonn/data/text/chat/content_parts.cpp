@@ -108,15 +108,15 @@ ContentForm find_content_form(
     std::string_view role,
     const std::function<std::optional<std::string>(const Conversation&)>& rendered) {
   const std::string word = "the words of the message";
-  auto [probe, place] = probe_of(role, word);
+  auto [probe, index] = probe_of(role, word);
   probe.now = parse_chat_date("2024-07-26", "");  // any day
   const auto has_word = [&](const std::optional<std::string>& text) {
     return text && text->find(word) != text->npos;
   };
   const std::optional<std::string> of_text = rendered(probe);
-  probe.set_member(place, "content",
-                   content_in(ContentForm::parts, *probe.messages[place].dict()->find("content"),
-                              Origin{.source = static_cast<std::int32_t>(place)}));
+  probe.set_member(index, "content",
+                   content_in(ContentForm::parts, *probe.messages[index].dict()->find("content"),
+                              Origin{.source = static_cast<std::int32_t>(index)}));
   const std::optional<std::string> of_parts = rendered(probe);
   if (!has_word(of_text)) return has_word(of_parts) ? ContentForm::parts : ContentForm::text;
   return of_text == of_parts ? ContentForm::either : ContentForm::text;

@@ -165,31 +165,31 @@ Conversation::Conversation(const std::vector<Message>& all) {
   }
 }
 
-Conversation Conversation::parse(const Dict& object, const std::string& place) {
+Conversation Conversation::parse(const Dict& object, const std::string& location) {
   Members members(object);
-  return parse(members, place);
+  return parse(members, location);
 }
 
-Conversation Conversation::parse(Members& object, const std::string& place) {
+Conversation Conversation::parse(Members& object, const std::string& location) {
   Conversation out;
   const Value* messages = object.find("messages");
-  if (!messages || !messages->list()) refuse(place, ": \"messages\" is not a list");
+  if (!messages || !messages->list()) refuse(location, ": \"messages\" is not a list");
   out.messages = messages->list()->items;
   for (std::size_t i = 0; i < out.messages.size(); ++i)
     if (const std::string why = fault_of(out.messages[i]); !why.empty())
-      refuse(place, ": message ", i + 1, ": ", why);
+      refuse(location, ": message ", i + 1, ": ", why);
   if (const Value* tools = object.find("tools")) {
     std::optional<Value> list = *tools;
     if (const jinja::Text* text = tools->text()) list = parse_chat_json(text->bytes());
-    if (!list || !list->list()) refuse(place, ": \"tools\" is not a list");
+    if (!list || !list->list()) refuse(location, ": \"tools\" is not a list");
     out.variables.emplace_back("tools", *list);
   }
   if (const Value* documents = object.find("documents")) {
-    if (!documents->list()) refuse(place, ": \"documents\" is not a list");
+    if (!documents->list()) refuse(location, ": \"documents\" is not a list");
     out.variables.emplace_back("documents", *documents);
   }
   if (const Value* more = object.find("chat_template_kwargs")) {
-    if (!more->dict()) refuse(place, ": \"chat_template_kwargs\" is not an object");
+    if (!more->dict()) refuse(location, ": \"chat_template_kwargs\" is not an object");
     for (const auto& [name, value] : more->dict()->items())
       out.variables.emplace_back(name.text()->bytes(), value);
   }

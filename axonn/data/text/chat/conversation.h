@@ -25,10 +25,10 @@ struct Conversation {
   /// data sets have them. Tools may also be the text of a JSON list. A message has a role, and as
   /// content a text, a list of parts that are text (content_parts.h), or none if it has another
   /// member, such as tool_calls; that of a tool may be any value but images, audio and files.
-  /// Throws UsageError, beginning with `place`, that names the member or the message.
-  static Conversation parse(const jinja::Dict& object, const std::string& place);
+  /// Throws UsageError, beginning with `location`, that names the member or the message.
+  static Conversation parse(const jinja::Dict& object, const std::string& location);
   /// The same; the members that it reads count as read.
-  static Conversation parse(Members& object, const std::string& place);
+  static Conversation parse(Members& object, const std::string& location);
 
   /// A member of message i that is a text; "" if it is none.
   std::string text(std::size_t i, std::string_view member) const;

@@ -37,7 +37,7 @@ std::string closing_prompt(const jinja::Text& asked, const std::optional<jinja::
 ///
 /// If the template has {% generation %}, they are what it writes between these marks. Otherwise a
 /// turn of the assistant is found by the origins of the pieces, and its borders by comparison with
-/// what the template writes at the same place for the conversation up to there:
+/// what the template writes at the same position for the conversation up to there:
 ///
 ///   begin  What precedes the assistant's first piece is compared with the end of the conversation
 ///          up to there, rendered with add_generation_prompt. What both have is the turn's header,

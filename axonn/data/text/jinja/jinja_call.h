@@ -47,7 +47,7 @@ const Function* find_function(std::span<const Function> functions, std::string_v
 Value call_function(const Function& function, Session& session, const Value& self,
                     const Arguments& arguments);
 
-/// The arguments of a function by the place of their parameter.
+/// The arguments of a function by the index of their parameter.
 class Parameters {
  public:
   /// Throws UsageError if there are more arguments than parameters, or for an unknown name.

@@ -351,22 +351,22 @@ Value extreme_filter(Session& session, const Value& value, const Parameters& in)
 }
 
 Value round_filter(Session&, const Value& value, const Parameters& in) {
-  const std::int64_t places = in.integer(0, 0);
+  const std::int64_t digits = in.integer(0, 0);
   const std::string method = in[1] ? in.text(1).bytes() : "common";
   if (method != "common" && method != "ceil" && method != "floor")
     refuse("round: the method must be common, ceil or floor");
-  if (places < -300 || places > 300) refuse("round: at most 300 places");
+  if (digits < -300 || digits > 300) refuse("round: at most 300 places");
   const bool whole = value.is_integer();
   const double number = whole                ? static_cast<double>(need_integer(value, "round"))
                         : value.as<double>() ? *value.as<double>()
                                              : 0;
   if (!value.is_number()) refuse("round needs a number, not a ", value.type_name());
-  const double power = std::pow(10.0, static_cast<double>(places));
+  const double power = std::pow(10.0, static_cast<double>(digits));
   if (method != "common")
     return (method == "ceil" ? std::ceil(number * power) : std::floor(number * power)) / power;
-  if (whole && places >= 0) return need_integer(value, "round");
-  if (places >= 0) {  // as Python: the decimal that is nearest to the exact value
-    const std::string text = fmt::format("{:.{}f}", number, places);
+  if (whole && digits >= 0) return need_integer(value, "round");
+  if (digits >= 0) {  // as Python: the decimal that is nearest to the exact value
+    const std::string text = fmt::format("{:.{}f}", number, digits);
     return std::strtod(text.c_str(), nullptr);
   }
   const double rounded = std::nearbyint(number * power) / power;

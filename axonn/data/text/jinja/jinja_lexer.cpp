@@ -52,11 +52,11 @@ class Lexer {
 
   template <typename... Parts>
   [[noreturn]] void fault(std::size_t at, const Parts&... parts) {
-    refuse_at(file_, place_of(at), parts...);
+    refuse_at(file_, location_of(at), parts...);
   }
 
   /// Places are asked for in rising order, but for faults.
-  Location place_of(std::size_t at) {
+  Location location_of(std::size_t at) {
     if (at < counted_) counted_ = line_begin_ = 0, line_ = 1;
     for (; counted_ < at; ++counted_)
       if (source_[counted_] == '\n') ++line_, line_begin_ = counted_ + 1;
@@ -64,7 +64,7 @@ class Lexer {
   }
 
   void push(Kind kind, std::size_t at, std::string text) {
-    tokens_.push_back({kind, place_of(at), std::move(text)});
+    tokens_.push_back({kind, location_of(at), std::move(text)});
   }
 
   std::string_view rest() const { return std::string_view(source_).substr(at_); }
@@ -321,7 +321,7 @@ class Lexer {
   const std::string& file_;
   std::size_t at_ = 0;
   bool line_starts_ = true;                   // whether nothing of the line at at_ is before it
-  std::size_t counted_ = 0, line_begin_ = 0;  // of place_of()
+  std::size_t counted_ = 0, line_begin_ = 0;  // of location_of()
   int line_ = 1;
   std::vector<Token> tokens_;
 };

@@ -9,7 +9,7 @@
 
 namespace axonn::jinja {
 
-/// A place in a template, from 1 on; the column counts bytes.
+/// A location in a template, from 1 on; the column counts bytes.
 struct Location {
   int line = 1, column = 1;
 };
@@ -40,8 +40,8 @@ struct Token {
 };
 
 /// Cuts a template into tokens as Jinja does with trim_blocks and lstrip_blocks, which chat
-/// templates are written for. Throws UsageError with the place if the text is not UTF-8, for a tag
-/// or string that does not end, and for a character that belongs to no token.
+/// templates are written for. Throws UsageError with the location if the text is not UTF-8, for a
+/// tag or string that does not end, and for a character that belongs to no token.
 std::vector<Token> tokenize(std::string_view source, const std::string& file);
 
 }  // namespace axonn::jinja

@@ -45,11 +45,11 @@ Value list_count_method(Session&, const Value& self, const Parameters& in) {
 Value list_index_method(Session&, const Value& self, const Parameters& in) {
   const auto& items = self.list()->items;
   const auto size = std::ssize(items);
-  const auto place = [&](std::size_t i, std::int64_t otherwise) {
+  const auto index = [&](std::size_t i, std::int64_t otherwise) {
     const std::int64_t at = in.integer(i, otherwise);
     return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
   };
-  for (std::int64_t i = place(1, 0); i < place(2, size); ++i)
+  for (std::int64_t i = index(1, 0); i < index(2, size); ++i)
     if (equal(items[static_cast<std::size_t>(i)], in.need(0))) return i;
   refuse("index(): the item is not in the list");
 }

@@ -97,8 +97,8 @@ class Renderer {
       run(program_.body, std::make_shared<Scope>(Scope{root_}));
     } catch (const RaisedException&) {
       throw;
-    } catch (const UsageError& error) {  // only here is the place known
-      refuse_at(program_.file, place_, error.what());
+    } catch (const UsageError& error) {  // only here is the location known
+      refuse_at(program_.file, location_, error.what());
     }
     return out;
   }
@@ -172,7 +172,7 @@ class Renderer {
 
   Flow run(const Statement& s, const ScopePtr& scope) {
     using S = Statement::Kind;
-    place_ = s.at;
+    location_ = s.at;
     session_.charge();
     switch (s.kind) {
       case S::text:
@@ -180,7 +180,7 @@ class Renderer {
         break;
       case S::print: {
         const Value value = evaluate(*s.values[0], scope);
-        place_ = s.at;
+        location_ = s.at;
         write(to_text(value));
         break;
       }
@@ -261,7 +261,7 @@ class Renderer {
   Value filtered(const Expression& filter, Value value, const ScopePtr& scope) {
     if (filter.parts[0]) value = filtered(*filter.parts[0], std::move(value), scope);
     const Arguments arguments = arguments_of(filter.arguments, scope);
-    place_ = filter.at;
+    location_ = filter.at;
     return call_filter(filter, value, arguments);
   }
 
@@ -271,7 +271,7 @@ class Renderer {
   }
 
   void assign(const Target& target, Value value, Scope& scope) {
-    place_ = target.at;
+    location_ = target.at;
     if (!target.parts.empty()) {
       const std::vector<Value> all = elements(value);
       session_.charge(value.cost());
@@ -302,7 +302,7 @@ class Renderer {
   }
 
   void run_loop(const Statement& s, const Value& items, const ScopePtr& scope, int depth) {
-    place_ = s.at;
+    location_ = s.at;
     session_.charge(items.cost());
     const auto loop = std::make_shared<Loop>(*this, s, scope, depth);
     loop->items = chosen(s, elements(items), scope);
@@ -339,12 +339,12 @@ class Renderer {
   }
 
   Value call_value(const Expression& e, const Value& function, const Arguments& arguments) {
-    place_ = e.at;
+    location_ = e.at;
     if (const auto* undefined = function.as<Undefined>())
       refuse(undefined->why ? *undefined->why : "an undefined value cannot be called");
     if (!function.callable()) refuse("a ", function.type_name(), " cannot be called");
     Value result = function.callable()->call(session_, arguments);
-    place_ = e.at;
+    location_ = e.at;
     return result;
   }
 
@@ -352,7 +352,7 @@ class Renderer {
     Value left = evaluate(*e.parts[0], scope);
     for (std::size_t i = 0; i < e.signs.size(); ++i) {
       Value right = evaluate(*e.parts[i + 1], scope);
-      place_ = e.at;
+      location_ = e.at;
       const bool within = e.signs[i] == "in" || e.signs[i] == "not in";
       session_.charge(within ? right.weight() : std::min(left.weight(), right.weight()));
       if (!holds(e.signs[i], left, right)) return false;
@@ -376,7 +376,7 @@ class Renderer {
     Dict dict;
     for (std::size_t i = 0; i + 1 < e.parts.size(); i += 2) {
       Value key = evaluate(*e.parts[i], scope), value = evaluate(*e.parts[i + 1], scope);
-      place_ = e.at;
+      location_ = e.at;
       dict.set(std::move(key), std::move(value));
     }
     session_.charge(e.parts.size() * sizeof(Value));
@@ -397,7 +397,7 @@ class Renderer {
       case Kind::tuple: {
         List list{.is_tuple = e.kind == Kind::tuple};
         for (const ExpressionPtr& each : e.parts) list.items.push_back(evaluate(*each, scope));
-        place_ = e.at;
+        location_ = e.at;
         session_.charge(list.items.size() * sizeof(Value));
         return list;
       }
@@ -423,14 +423,14 @@ class Renderer {
     }
   }
 
-  /// The operations that can fail by their operands: they set the place after evaluating those.
+  /// The operations that can fail by their operands: they set the location after evaluating those.
   Value evaluate_operation(const Expression& e, const ScopePtr& scope) {
     Value first = e.parts[0] ? evaluate(*e.parts[0], scope) : Value();
     if (e.kind == Kind::join) return joined(e, std::move(first), scope);
     if (e.kind == Kind::call) return call_value(e, first, arguments_of(e.arguments, scope));
     if (e.kind == Kind::filter || e.kind == Kind::test) {
       const Arguments arguments = arguments_of(e.arguments, scope);
-      place_ = e.at;
+      location_ = e.at;
       if (e.kind == Kind::filter) return call_filter(e, first, arguments);
       if (!e.called_test) refuse("the test '", printable(e.text), "' is not supported");
       return call_test(*e.called_test, session_, first, arguments);
@@ -438,7 +438,7 @@ class Renderer {
     std::array<Value, 3> others{None{}, None{}, None{}};
     for (std::size_t i = 1; i < e.parts.size(); ++i)
       if (e.parts[i]) others[i - 1] = evaluate(*e.parts[i], scope);
-    place_ = e.at;
+    location_ = e.at;
     if (e.kind == Kind::member) return member_of(first, e.text);
     if (first.text()) session_.charge(first.cost());
     Value result = evaluated(e, first, others);
@@ -467,7 +467,7 @@ class Renderer {
     Text out;
     for (std::size_t i = 0; i < e.parts.size(); ++i) {
       const Text part = to_text(i == 0 ? first : evaluate(*e.parts[i], scope));
-      place_ = e.at;
+      location_ = e.at;
       session_.charge(part.cost());
       out.append(part);
     }
@@ -481,7 +481,7 @@ class Renderer {
   ScopePtr root_;
   std::vector<ScopePtr> defining_;  // of macros
   Text* out_ = nullptr;
-  Location place_;
+  Location location_;
   int levels_ = 0;
 };
 

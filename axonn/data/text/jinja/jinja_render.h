@@ -20,9 +20,9 @@ struct RenderOptions {
 
 using Variables = std::vector<std::pair<std::string, Value>>;
 
-/// Renders a template as transformers does. Throws UsageError with the place in the template if it
-/// uses a value wrongly, or exceeds a limit; and RaisedException with the template's own words if
-/// it calls raise_exception(). Thread-safe.
+/// Renders a template as transformers does. Throws UsageError with the location in the template if
+/// it uses a value wrongly, or exceeds a limit; and RaisedException with the template's own words
+/// if it calls raise_exception(). Thread-safe.
 Text render(const Program& program, const Variables& variables, const RenderOptions& options);
 
 }  // namespace axonn::jinja

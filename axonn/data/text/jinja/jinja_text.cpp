@@ -50,7 +50,7 @@ Text Text::slice(std::size_t begin, std::size_t end) const {
   for_pieces([&](std::string_view bytes, Origin origin) {
     const std::size_t from = std::max(at, begin), to = std::min(at + bytes.size(), end);
     const bool here = bytes.empty() && at >= begin && at <= end;
-    // A piece of which nothing is left still marks the place of its message.
+    // A piece of which nothing is left still marks the position of its message.
     if (from < to || here || (begin == end && from == to))
       out.append(from < to ? bytes.substr(from - at, to - from) : std::string_view(), origin);
     at += bytes.size();

@@ -27,7 +27,7 @@ struct Origin {
 /// A text whose pieces know their origin. Every operation on texts keeps the origin of each
 /// character: the parts of a concatenation, what strip(), split() and slices leave, each character
 /// that tojson, replace() or upper() rewrites. What replace() inserts has the origin of the
-/// inserted text. An empty piece of a message is kept too, as the place where an empty message
+/// inserted text. An empty piece of a message is kept too, as the position where an empty message
 /// stands.
 class Text {
  public:

@@ -90,12 +90,12 @@ Value splitlines_method(Session&, const Value& self, const Parameters& in) {
 /// The part of a text between the characters that arguments `i` and i + 1 name, as a slice does.
 std::string_view part_of(const Text& text, const Parameters& in, std::size_t i) {
   const auto size = code_points(text.bytes());
-  const auto place = [&](std::size_t argument, std::int64_t otherwise) {
+  const auto index = [&](std::size_t argument, std::int64_t otherwise) {
     std::int64_t at = in.some(argument) ? in.integer(argument, 0) : otherwise;
     if (at < 0) at = std::max<std::int64_t>(at + size, 0);
     return byte_of_character(text.bytes(), static_cast<std::size_t>(at));
   };
-  const std::size_t begin = place(i, 0), end = place(i + 1, size);
+  const std::size_t begin = index(i, 0), end = index(i + 1, size);
   return std::string_view(text.bytes()).substr(begin, end > begin ? end - begin : 0);
 }
 

@@ -11,7 +11,8 @@
 
 namespace axonn::jinja {
 
-/// Reads the tokens of a template one by one. Throws UsageError with the place of an unwanted one.
+/// Reads the tokens of a template one by one. Throws UsageError with the location of an unwanted
+/// one.
 class TokenReader {
  protected:
   using Is = Token::Kind;

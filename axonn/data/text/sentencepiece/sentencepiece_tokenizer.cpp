@@ -55,13 +55,13 @@ class SentencePieceTokenizer : public Tokenizer {
  private:
   /// A space before a control piece is the end of a text, where it may be dropped.
   bool is_border(std::string_view text, std::size_t at) const override {
-    const std::optional<Neighbours> place = neighbours(text, at);
-    return place && !control_places_.forbid(*place) && is_word_border(text, at) &&
+    const std::optional<Neighbours> beside = neighbours(text, at);
+    return beside && !control_borders_.forbid(*beside) && is_word_border(text, at) &&
            !(text[at] == ' ' && at + 1 < text.size() &&
              control_begins_.find(text[at + 1]) != control_begins_.npos);
   }
 
-  /// Whether a word ends at this place of well-formed text.
+  /// Whether a word ends at this position of well-formed text.
   bool is_word_border(std::string_view text, std::size_t at) const {
     const auto is_ascii = [&](std::size_t i) { return static_cast<signed char>(text[i]) >= 0; };
     const auto visible = [&](std::size_t i) { return text[i] > ' ' && text[i] <= '~'; };
@@ -70,8 +70,8 @@ class SentencePieceTokenizer : public Tokenizer {
       return by_words_ && text[at] == ' ' && visible(at - 1) && at + 1 < text.size() &&
              visible(at + 1);
     if (!characters_apart_) return false;
-    const std::optional<Neighbours> place = neighbours(text, at);
-    return place && !pairs_.contains(with_spaces(place->left), with_spaces(place->right));
+    const std::optional<Neighbours> beside = neighbours(text, at);
+    return beside && !pairs_.contains(with_spaces(beside->left), with_spaces(beside->right));
   }
 
   std::vector<int> ask(std::string_view text) const {
@@ -107,7 +107,7 @@ class SentencePieceTokenizer : public Tokenizer {
           refuse(path_, ": the control piece ", i, " has ", piece.size(), " bytes; at most ",
                  AddedTokenFinder::kMostBytes, " are possible");
         finder_.add(piece, i);
-        control_places_.add(piece);
+        control_borders_.add(piece);
         control_begins_ += piece[0];
       }
       if (model_.IsControl(i) || model_.IsUnknown(i)) {
@@ -232,7 +232,7 @@ class SentencePieceTokenizer : public Tokenizer {
   bool newlines_apart_ = false;    ///< the same for newlines; needs a model that keeps all spaces
   bool characters_apart_ = false;  ///< and for characters beyond ASCII that no piece joins
   CharacterPairs pairs_;           ///< of all pieces
-  AddedTokenBorders control_places_;
+  AddedTokenBorders control_borders_;
   std::string control_begins_;  ///< the first bytes of control pieces
   mutable Pool<WordCache> caches_;
 };

@@ -9,7 +9,7 @@ class BranchedRows {
  public:
   BranchedRows(const Context& ctx, const Chunk& chunk)
       : ctx_(ctx),
-        places_(ctx.empty(chunk.value.rows(), 2, DType::i32)),
+        copy_rows_(ctx.empty(chunk.value.rows(), 2, DType::i32)),
         weights_(ctx.empty(chunk.value.rows(), 2, DType::f32)) {
     const Rows& rows = chunk.rows;
     const std::int64_t here = chunk.value.rows() / rows.positions;
@@ -18,7 +18,7 @@ class BranchedRows {
     const std::int64_t first =
         chunk.placement.rows.has(Axis::y) ? ctx.grid.coord(Axis::y) * here : 0;
     ctx.backend.run(
-        ops::BranchPlaces{.places = places_.view(),
+        ops::BranchCopies{.copy_rows = copy_rows_.view(),
                           .weights = weights_.view(),
                           .starts = rows_.start.view(),
                           .branches = rows.branches.view().col_range(3 * first, 3 * here)});
@@ -27,7 +27,7 @@ class BranchedRows {
   /// Two copies of each row of a tensor (R, C).
   Tensor copies(const Tensor& of) const {
     Tensor all = empty_copies(of);
-    ctx_.backend.run(ops::SpreadRows{all.view(), of.view(), places_.view()});
+    ctx_.backend.run(ops::SpreadRows{all.view(), of.view(), copy_rows_.view()});
     return all;
   }
   Tensor empty_copies(const Tensor& of) const {
@@ -39,11 +39,11 @@ class BranchedRows {
   }
   /// Sets each row to its copy in its own branch.
   void choose(const Tensor& to, const Tensor& all) const {
-    ctx_.backend.run(ops::CombineRows{to.view(), all.view(), places_.view(), weights_.view()});
+    ctx_.backend.run(ops::CombineRows{to.view(), all.view(), copy_rows_.view(), weights_.view()});
   }
   /// Sets each row to the sum of its copies.
   void add(const Tensor& to, const Tensor& all) const {
-    ctx_.backend.run(ops::CombineRows{to.view(), all.view(), places_.view()});
+    ctx_.backend.run(ops::CombineRows{to.view(), all.view(), copy_rows_.view()});
   }
   /// The gradient of choose(): that of a row for the copy in its own branch, 0 for the other one.
   /// `all`: the copies that were chosen from.
@@ -54,14 +54,14 @@ class BranchedRows {
                                               .d_weights = d_weights.view(),
                                               .d_out = d.view(),
                                               .inp = all.view(),
-                                              .places = places_.view(),
+                                              .copy_rows = copy_rows_.view(),
                                               .weights = weights_.view()});
     return d_all;
   }
 
  private:
   const Context& ctx_;
-  Tensor places_, weights_;
+  Tensor copy_rows_, weights_;
   Rows rows_;
 };
 

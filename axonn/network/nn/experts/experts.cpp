@@ -22,7 +22,7 @@ struct Experts::Routed {
 /// Values that a forward pass keeps for backward. R rows are those of all ranks of x.
 struct Experts::Pass {
   Routed routed;
-  Tensor places, weights;  // (R, k) i32 and f32
+  Tensor copy_rows, weights;  // (R, k) i32 and f32
   std::shared_ptr<ExpertPath> path;
   // Empty if backward makes them again:
   Tensor exchanged;  // (m, W); also empty if the path does not exchange
@@ -216,15 +216,15 @@ Chunk Experts::forward(const Context& ctx, const Chunk& inp, const Chunk& of_rou
   const Cut cut = cut_over(inp.placement, Axis::x);
   const Tensor ids = Gather(ctx, pass.routed.ids, Axis::x, cut).whole(ctx, {});
   pass.weights = Gather(ctx, weights_of(ctx, pass.routed), Axis::x, cut).whole(ctx, {});
-  pass.places = ctx.like(ids);
+  pass.copy_rows = ctx.like(ids);
   const Tensor counts = ctx.empty(1, options_.experts, DType::i32);
-  ctx.backend.run(ops::ExpertOrder{pass.places.view(), counts.view(), ids.view()});
+  ctx.backend.run(ops::ExpertOrder{pass.copy_rows.view(), counts.view(), ids.view()});
   pass.path = make_expert_path(ctx, inp.placement, counts, ids.count());
 
   compute(ctx, inp, pass);
   const std::int64_t R = ids.rows();
   Tensor combined = ctx.empty(R, pass.results.cols(), ctx.dtype);
-  ctx.backend.run(ops::CombineRows{combined.view(), pass.results.view(), pass.places.view(),
+  ctx.backend.run(ops::CombineRows{combined.view(), pass.results.view(), pass.copy_rows.view(),
                                    options_.scales_input ? View{} : pass.weights.view()});
   Chunk out = make_chunk(ctx, inp, pass.path->sum(combined), inp.placement);
   if (!gate_->frozen() || of_router.gradient) need_gradient(ctx, out);
@@ -247,8 +247,8 @@ Tensor Experts::exchange(const Context& ctx, const Chunk& inp, const Pass& pass)
     if (!kept.empty()) return kept;
   }
   const Tensor whole = pass.path->whole(inp.value);
-  const Tensor routed = ctx.empty(pass.places.count(), whole.cols(), whole.dtype());
-  ctx.backend.run(ops::SpreadRows{routed.view(), whole.view(), pass.places.view()});
+  const Tensor routed = ctx.empty(pass.copy_rows.count(), whole.cols(), whole.dtype());
+  ctx.backend.run(ops::SpreadRows{routed.view(), whole.view(), pass.copy_rows.view()});
   if (options_.scales_input) weigh(ctx, pass, whole, routed);
   Tensor rows = pass.path->exchange(routed);
   if (routing && pass.path->exchanges()) routing->keep(ctx, options_.layer, inp, rows);
@@ -264,7 +264,7 @@ Tensor Experts::weigh(const Context& ctx, const Pass& pass, const Tensor& whole,
                                            .d_weights = dots.view(),
                                            .d_out = whole.view(),
                                            .inp = routed.view(),
-                                           .places = pass.places.view(),
+                                           .copy_rows = pass.copy_rows.view(),
                                            .weights = pass.weights.view()});
   return dots;
 }
@@ -337,13 +337,13 @@ Tensor Experts::d_results_of(const Context& ctx, const Pass& pass, const Tensor&
   const Tensor d_combined = pass.path->whole(d_out);
   Tensor d_results = ctx.like(pass.results);
   if (options_.scales_input)
-    ctx.backend.run(ops::SpreadRows{d_results.view(), d_combined.view(), pass.places.view()});
+    ctx.backend.run(ops::SpreadRows{d_results.view(), d_combined.view(), pass.copy_rows.view()});
   else
     ctx.backend.run(ops::CombineRowsBackward{.d_inp = d_results.view(),
                                              .d_weights = d_weights.view(),
                                              .d_out = d_combined.view(),
                                              .inp = pass.results.view(),
-                                             .places = pass.places.view(),
+                                             .copy_rows = pass.copy_rows.view(),
                                              .weights = pass.weights.view()});
   return d_results;
 }
@@ -359,8 +359,8 @@ void Experts::backward(const Context& ctx, const Chunk& inp, const Chunk& of_rou
   const Tensor d_routed = compute_backward(ctx, inp, pass, d_results);
   Tensor d_inp;
   if (inp.gradient) {  // its sum goes on during the router's backward
-    const Tensor d_whole = ctx.empty(pass.places.rows(), d_routed.cols(), ctx.dtype);
-    ctx.backend.run(ops::CombineRows{d_whole.view(), d_routed.view(), pass.places.view(),
+    const Tensor d_whole = ctx.empty(pass.copy_rows.rows(), d_routed.cols(), ctx.dtype);
+    ctx.backend.run(ops::CombineRows{d_whole.view(), d_routed.view(), pass.copy_rows.view(),
                                      scales_input ? pass.weights.view() : View{}});
     d_inp = pass.path->sum(d_whole);
   }

@@ -62,7 +62,7 @@ namespace {
 
 constexpr std::string_view kLabel = "routing";
 
-/// The number of the first of a chunk's rows on this rank among those of its place.
+/// The number of the first of a chunk's rows on this rank among those of its coordinate.
 std::int64_t first_here(const Context& ctx, const Chunk& inp) {
   return inp.placement.rows.has(Axis::x) ? ctx.grid.coord(Axis::x) * inp.value.rows() : 0;
 }
@@ -109,7 +109,7 @@ void Routing::begin_pass(const Context& ctx, const Rows& rows) {
   balance_ = Tensor();
 }
 
-/// The place of a chunk's first sequence among those of the pass.
+/// The coordinate of a chunk's first sequence among those of the pass.
 std::int64_t Routing::first_sequence(const Rows& rows) const {
   return (rows.first - pass_.first) / pass_.whole();
 }
@@ -161,7 +161,7 @@ void Routing::note(const Context& ctx, std::int64_t layer, const Chunk& inp, con
 
 namespace {
 
-/// Sums values of each place over all places; afterwards all ranks have the sums.
+/// Sums values of each coordinate over all coordinates; afterwards all ranks have the sums.
 void sum_over_places(const Context& ctx, std::vector<double>& values) {
   if (context_part(ctx.grid.shape(), ctx.grid.coords()) != 0) std::ranges::fill(values, 0);
   Tensor sums = ctx.empty(1, std::ssize(values), DType::f64);
@@ -202,13 +202,14 @@ void Routing::finish_pass(const Context& ctx) {
   std::vector<double> counts(counts_.count());
   ctx.device().copy_to_host(counts.data(), counts_.view().data, counts_.bytes());
   if (rows_ == 0) return;
-  if (ctx.grid.leads_place()) count(counts);
+  if (ctx.grid.leads_batch_coordinate()) count(counts);
   std::vector<float> gradients(rows * E);
   const double loss = options_.balance.scope == BalanceScope::sequence
                           ? balance_sequences(counts, gradients)
                           : balance_batch(ctx, counts, gradients);
   const bool wide = options_.balance.scope != BalanceScope::sequence;
-  if (ctx.grid.leads_place() && (!wide || ctx.grid.batch_place() == 0)) sums_.balance += loss;
+  if (ctx.grid.leads_batch_coordinate() && (!wide || ctx.grid.batch_coordinate() == 0))
+    sums_.balance += loss;
   if (options_.balance.weight == 0) return;
   balance_ = ctx.empty(rows, E, DType::f32);
   ctx.device().copy_from_host(balance_.view().data, gradients.data(), balance_.bytes());
@@ -226,7 +227,7 @@ Tensor Routing::take_kept(const Context& ctx, std::int64_t layer, const Chunk& i
   return found == kept_.end() ? Tensor() : std::move(kept_.extract(found).mapped());
 }
 
-/// Adds the counts (L' · S, 2E + 2) of a place to the step's.
+/// Adds the counts (L' · S, 2E + 2) of a coordinate to the step's.
 void Routing::count(std::span<const double> counts) {
   const std::int64_t E = options_.experts, w = width(), S = pass_.sequences;
   for (std::int64_t row = 0; row < options_.layers * S; ++row) {
@@ -244,7 +245,7 @@ double Routing::balance_sequences(std::span<const double> counts, std::span<floa
   return loss;
 }
 
-/// The same with a scope for each layer of all places, or for all layers together.
+/// The same with a scope for each layer of all coordinates, or for all layers together.
 double Routing::balance_batch(const Context& ctx, std::span<const double> counts,
                               std::span<float> gradients) {
   const std::int64_t E = options_.experts, w = width(), S = pass_.sequences;

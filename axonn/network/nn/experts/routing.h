@@ -51,8 +51,8 @@ class RoutingRecord {
 /// f is a constant in gradients. Counts are of the choices that were made, with the routers'
 /// biases, and come from first passes only, not from recomputation.
 ///
-/// Communication per micro-batch: a sum of L' · S · (2E + 2) f64 for S sequences of the place, over
-/// x and the context; for scopes of several places one of L' · (2E + 2) over z and data.
+/// Communication per micro-batch: a sum of L' · S · (2E + 2) f64 for S sequences of the coordinate,
+/// over x and the context; for scopes of several coordinates one of L' · (2E + 2) over z and data.
 ///
 /// Sources: Fedus et al., "Switch Transformers", 2022; Zoph et al., "ST-MoE", 2022; Wang et al.,
 /// "Auxiliary-loss-free load balancing strategy for mixture-of-experts", 2024; DeepSeek-AI,

@@ -68,7 +68,7 @@ Var RowGate::operator()(const Context& context, const Var& value, const Var& inp
                                                .d_weights = d_factors.view(),
                                                .d_out = d_out.view(),
                                                .inp = gated.value.view(),
-                                               .places = numbers.view(),
+                                               .copy_rows = numbers.view(),
                                                .weights = made.weights.view()});
       if (gated.gradient) gated.gradient->add(ctx, std::move(d));
       sum_over(ctx, d_factors, Axis::y, Cut::same, {});

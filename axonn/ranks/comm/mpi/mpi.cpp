@@ -220,8 +220,8 @@ class MpiEngine {
     lock.lock();
   }
 
-  /// This rank's place, for another one that waits for it in a call. On the progress thread.
-  MpiRankState place_in(const MpiCall& call) {
+  /// This rank's state, for another one that waits for it in a call. On the progress thread.
+  MpiRankState state_in(const MpiCall& call) {
     const auto is_it = [&](const std::shared_ptr<Task>& task) {
       return task->channel == call.channel && task->sequence == call.sequence;
     };
@@ -238,14 +238,14 @@ class MpiEngine {
           active_, [&](const auto& other) { return other->channel == task->channel; });
       task = earlier == active_.end() ? nullptr : earlier->get();
     }
-    MpiRankState place{.returned = returned_ && !has_started,
+    MpiRankState state{.returned = returned_ && !has_started,
                        .progress = progress_ + context_.completions,
                        .id = last_};
-    if (task) place.awaited = task->algorithm->awaited();
-    if (place.awaited < 0) return place;
-    place.in = {task->channel, task->sequence};
-    place.id = task->id();
-    return place;
+    if (task) state.awaited = task->algorithm->awaited();
+    if (state.awaited < 0) return state;
+    state.in = {task->channel, task->sequence};
+    state.id = task->id();
+    return state;
   }
 
   void run() {
@@ -300,7 +300,7 @@ class MpiEngine {
                                    probe.done = true;
                                    for_callers_.notify_all();
                                  },
-                             .place = [this](const MpiCall& call) { return place_in(call); }});
+                             .state = [this](const MpiCall& call) { return state_in(call); }});
     const Lock lock(mutex_);
     initialised_ = true;
     for_callers_.notify_all();

@@ -26,7 +26,7 @@ class MpiControl {
     std::function<void()> left;
     /// See MpiProber.
     std::function<void(MpiProbe&)> found;
-    std::function<MpiRankState(const MpiCall&)> place;
+    std::function<MpiRankState(const MpiCall&)> state;
   };
 
   MpiControl(MPI_Comm comm, Handlers handlers)
@@ -34,7 +34,7 @@ class MpiControl {
         handlers_(std::move(handlers)),
         prober_(rank_of(comm), {.send = [this](const MpiNote& note, int to) { send(note, to); },
                                 .found = handlers_.found,
-                                .place = handlers_.place}) {
+                                .state = handlers_.state}) {
     check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
     listen();
   }

@@ -128,14 +128,14 @@ void Messages::begin(MpiContext& context, std::size_t part, bool confirmed) {
   if (it.blocks.size() < 2)
     return start(it.blocks.empty() ? nullptr : it.blocks.front().data, it.bytes, MPI_BYTE);
   std::vector<int> lengths;
-  std::vector<MPI_Aint> places;
+  std::vector<MPI_Aint> addresses;
   for (const Buffer& block : it.blocks) {
     lengths.push_back(static_cast<int>(block.count));
-    check_mpi(MPI_Get_address(block.data, &places.emplace_back()), "MPI_Get_address");
+    check_mpi(MPI_Get_address(block.data, &addresses.emplace_back()), "MPI_Get_address");
   }
   MPI_Datatype type = MPI_DATATYPE_NULL;
   check_mpi(MPI_Type_create_hindexed(static_cast<int>(lengths.size()), lengths.data(),
-                                     places.data(), MPI_BYTE, &type),
+                                     addresses.data(), MPI_BYTE, &type),
             "MPI_Type_create_hindexed");
   check_mpi(MPI_Type_commit(&type), "MPI_Type_commit");
   start(MPI_BOTTOM, 1, type);

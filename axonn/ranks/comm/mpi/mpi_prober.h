@@ -88,8 +88,8 @@ class MpiProber {
     std::function<void(const MpiNote&, int to)> send;
     /// Called when a probe has found the culprit, or a rank that does not answer in time.
     std::function<void(MpiProbe&)> found;
-    /// This rank's place, for another one that waits for it in a call.
-    std::function<MpiRankState(const MpiCall&)> place;
+    /// This rank's state, for another one that waits for it in a call.
+    std::function<MpiRankState(const MpiCall&)> state;
   };
 
   MpiProber(int rank, Handlers handlers, std::function<double()> clock = now_seconds)
@@ -98,7 +98,7 @@ class MpiProber {
   /// Begins a probe; it replaces an earlier one.
   void ask(std::shared_ptr<MpiProbe> probe) {
     probe_ = std::move(probe);
-    follow(rank_, handlers_.place(probe_->call));
+    follow(rank_, handlers_.state(probe_->call));
   }
 
   /// Handles a question or an answer.
@@ -127,34 +127,34 @@ class MpiProber {
   static constexpr double kAnswerSeconds = 2, kLongestPause = 0.1;
 
   void answer(const MpiNote& question, int to) {
-    const MpiRankState place = handlers_.place(question.call);
+    const MpiRankState state = handlers_.state(question.call);
     MpiNote note{.kind = MpiNote::Kind::answer,
-                 .awaited = place.awaited,
-                 .returned = place.returned ? 1 : 0,
-                 .operation = place.id.operation,
+                 .awaited = state.awaited,
+                 .returned = state.returned ? 1 : 0,
+                 .operation = state.id.operation,
                  .probe = question.probe,
-                 .progress = place.progress,
-                 .last = place.id.sequence,
-                 .call = place.in};
-    MpiNote::put(note.group, place.id.group);
-    MpiNote::put(note.text, place.id.label);
+                 .progress = state.progress,
+                 .last = state.id.sequence,
+                 .call = state.in};
+    MpiNote::put(note.group, state.id.group);
+    MpiNote::put(note.text, state.id.label);
     handlers_.send(note, to);
   }
 
-  /// Continues the probe with the place of the last rank of its chain.
-  void follow(int rank, const MpiRankState& place) {
+  /// Continues the probe with the state of the last rank of its chain.
+  void follow(int rank, const MpiRankState& state) {
     MpiProbe& probe = *probe_;
-    probe.culprit = {place.returned ? Culprit::State::returned : Culprit::State::running,
-                     place.progress, place.id};
-    if (place.awaited < 0) return found();
-    probe.waits.push_back({rank, place.awaited, place.id});
+    probe.culprit = {state.returned ? Culprit::State::returned : Culprit::State::running,
+                     state.progress, state.id};
+    if (state.awaited < 0) return found();
+    probe.waits.push_back({rank, state.awaited, state.id});
     probe.culprit.state = Culprit::State::waiting;
-    const bool closed = std::ranges::count(probe.waits, place.awaited, &RankWait::rank) > 0;
+    const bool closed = std::ranges::count(probe.waits, state.awaited, &RankWait::rank) > 0;
     probe.cut = !closed && probe.waits.size() >= probe.most_waits;
     if (closed || probe.cut) return found();
-    probe.call = place.in;
+    probe.call = state.in;
     probe.culprit = {};  // silent, unless it answers
-    probe.asked = place.awaited;
+    probe.asked = state.awaited;
     probe.id = next_id_++;
     probe.deadline = clock_.now() + kAnswerSeconds;
     if (unanswered_.insert(probe.asked).second)

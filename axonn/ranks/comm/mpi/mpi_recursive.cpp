@@ -91,13 +91,13 @@ class Doubling final : public MpiAlgorithm {
     level.first = branch.first;
     level.split = sum_split(branch.ranks);
     level.right_ranks = branch.ranks - level.split;
-    const int right = branch.first + level.split, place = rank() - branch.first;
-    level.left = place < level.split;
+    const int right = branch.first + level.split, in_branch = rank() - branch.first;
+    level.left = in_branch < level.split;
     if (level.left) {
       collect({branch.first, level.split});
       // Ranks of the left side in rows as long as the right side: row 0 exchanges with it, and row
       // m passes its sum on to rows m + 1, m + 2, m + 4, ... as far as these are above 2 m.
-      const int row = place / level.right_ranks, column = place % level.right_ranks;
+      const int row = in_branch / level.right_ranks, column = in_branch % level.right_ranks;
       const auto top = static_cast<int>(std::bit_floor(static_cast<unsigned>(row)));
       level.passed = row > 0;
       level.from =
@@ -278,17 +278,17 @@ class TreeBroadcast final : public MpiAlgorithm {
 
  protected:
   void start() override {
-    const int place = (rank() - call_.peer + size()) % size();
-    top_ = static_cast<int>(std::bit_floor(static_cast<unsigned>(place)));
-    if (place > 0) recv(messages_, call_.out, before(top_), 0);
-    while (place + next_ < size()) next_ *= 2;  // the rank with the most ranks below it first
-    place_ = place;
+    const int relative = (rank() - call_.peer + size()) % size();
+    top_ = static_cast<int>(std::bit_floor(static_cast<unsigned>(relative)));
+    if (relative > 0) recv(messages_, call_.out, before(top_), 0);
+    while (relative + next_ < size()) next_ *= 2;  // the rank with the most ranks below it first
+    relative_ = relative;
   }
 
   bool step() override {
     if (!messages_.advance(context_)) return false;
     for (; next_ > top_; next_ /= 2)
-      if (place_ + next_ < size())
+      if (relative_ + next_ < size())
         send(sends_, call_.out, after(next_), 0, Transfer::send_confirmed);
     return sends_.advance(context_);
   }
@@ -299,7 +299,7 @@ class TreeBroadcast final : public MpiAlgorithm {
   }
 
  private:
-  int place_ = 0, top_ = 0, next_ = 1;
+  int relative_ = 0, top_ = 0, next_ = 1;
   Messages sends_;
 };
 

@@ -221,7 +221,7 @@ class TwoLevel final : public MpiAlgorithm {
     }
   }
 
-  /// The places of `count` sums of a slice of `elements`, from sum number `first` on.
+  /// The positions of `count` sums of a slice of `elements`, from sum number `first` on.
   std::vector<Buffer> sums_in(const StagingPool::Block& block, std::size_t first, std::size_t count,
                               std::int64_t elements) const {
     const DType type = sum_type(call_.dtype());

@@ -142,7 +142,7 @@ TEST(Parquet, TrainsOnTextAndConversationsAsJsonLinesDo) {
   EXPECT_EQ(tokens_of(".parquet"), tokens_of(".jsonl"));
   const auto examples_in = [&](const std::string& file) {
     return unread_keys(file, [](const Line& line) {
-      EXPECT_EQ(parse_example(line.text, line.place).kind, Example::Kind::messages);
+      EXPECT_EQ(parse_example(line.text, line.location).kind, Example::Kind::messages);
       return std::vector<std::string>{};
     });
   };

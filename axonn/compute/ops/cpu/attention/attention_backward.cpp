@@ -104,9 +104,9 @@ class HeadBackward {
 
   /// d_q of query block i of every head of the group.
   void queries(int i) {
-    const int group = static_cast<int>(heads_.end - heads_.begin), place = queries_.place(i);
+    const int group = static_cast<int>(heads_.end - heads_.begin), block = queries_.index(i);
     std::fill_n(work_.d_q, group * kBlock * width_, 0.0f);
-    for (int j = std::max(first_keys(i).first_block(), place - back_); j <= place; ++j) {
+    for (int j = std::max(first_keys(i).first_block(), block - back_); j <= block; ++j) {
       load_keys(j);
       for (int g = 0; g < group; ++g) {
         scores(g, i, j);
@@ -122,7 +122,7 @@ class HeadBackward {
     return static_cast<int>(
         std::min<std::int64_t>(kBlock, forward_.positions - std::int64_t{j} * kBlock));
   }
-  bool diagonal(int i, int j) const { return queries_.place(i) == j; }
+  bool diagonal(int i, int j) const { return queries_.index(i) == j; }
   Block query_block(int g, int i) const {
     return {queries_.first_row + std::int64_t{i} * kBlock, (heads_.begin + g) * D_,
             queries_.rows_of(i), D_};
@@ -166,7 +166,7 @@ class HeadBackward {
     if (forward_.starts.data)
       first = address<const std::int32_t>(forward_.starts)[query_block(0, i).row + r];
     if (forward_.window > 0)
-      first = std::max<std::int64_t>(first, queries_.place(i) * kBlock + r + 1 - forward_.window);
+      first = std::max<std::int64_t>(first, queries_.index(i) * kBlock + r + 1 - forward_.window);
     return first - std::int64_t{j} * kBlock;
   }
 

@@ -36,21 +36,21 @@ inline std::int64_t first_key(const CachedAttention& args, std::int64_t at) {
 struct QueryBlocks {
   std::int64_t rows, first_row;  // of the sequence in q
   int count;
-  const std::int32_t* places;  // ascending; null: all blocks of the sequence
+  const std::int32_t* indices;  // ascending; null: all blocks of the sequence
 
   QueryBlocks(const Attention& args, std::int64_t sequence)
       : rows(args.queries()),
         first_row(sequence * rows),
         count(static_cast<int>((rows + kBlock - 1) / kBlock)),
-        places(args.query_blocks.data
-                   ? address<const std::int32_t>(args.query_blocks) + sequence * count
-                   : nullptr) {}
+        indices(args.query_blocks.data
+                    ? address<const std::int32_t>(args.query_blocks) + sequence * count
+                    : nullptr) {}
 
-  int place(int i) const { return places ? places[i] : i; }
-  /// The first block that lies at `place` or after it; `count` if there is none.
-  int from(int place) const {
-    if (!places) return std::min(place, count);
-    return static_cast<int>(std::lower_bound(places, places + count, place) - places);
+  int index(int i) const { return indices ? indices[i] : i; }
+  /// The first block that is `block` or after it; `count` if there is none.
+  int from(int block) const {
+    if (!indices) return std::min(block, count);
+    return static_cast<int>(std::lower_bound(indices, indices + count, block) - indices);
   }
   int rows_of(int i) const {
     return static_cast<int>(std::min<std::int64_t>(kBlock, rows - std::int64_t{i} * kBlock));
@@ -63,7 +63,7 @@ inline int blocks_back(const Attention& args) {
   return static_cast<int>((seen + kBlock - 2) / kBlock);  // a query sees seen - 1 earlier keys
 }
 
-/// The place of a block of a head: rows [row, row + rows), columns [column, column + dim).
+/// The bounds of a block of a head: rows [row, row + rows), columns [column, column + dim).
 struct Block {
   std::int64_t row, column;
   int rows, dim;

@@ -39,8 +39,8 @@ void forward_task(const Attention& args, Task task, const SoftmaxWorkspace<kBloc
   const int D = static_cast<int>(args.head_dim), width = round_up(D, 2 * kLanes);
   const int words = (D + Ops::kPack - 1) / Ops::kPack, row_words = width / Ops::kPack;
   const QueryBlocks queries(args, task.sequence);
-  const int rows = queries.rows_of(task.query_block), place = queries.place(task.query_block),
-            first_query = place * kBlock;
+  const int rows = queries.rows_of(task.query_block), own_block = queries.index(task.query_block),
+            first_query = own_block * kBlock;
   const std::int64_t first_row = queries.first_row + std::int64_t{task.query_block} * kBlock,
                      first_key_row = task.sequence * args.positions;
   const HeadRange heads = heads_of(args, task.kv_head);
@@ -53,7 +53,7 @@ void forward_task(const Attention& args, Task task, const SoftmaxWorkspace<kBloc
   work.begin(width, group);
 
   const FirstKeys first(args, {first_row, 0, rows, D});
-  const int first_block = std::max(first.first_block(), place - blocks_back(args));
+  const int first_block = std::max(first.first_block(), own_block - blocks_back(args));
   for (int first_key = first_block * kBlock; first_key <= first_query; first_key += kBlock) {
     const int keys = static_cast<int>(std::min<std::int64_t>(kBlock, args.positions - first_key));
     const Block block{first_key_row + first_key, task.kv_head * D, keys, D};

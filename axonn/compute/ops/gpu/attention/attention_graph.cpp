@@ -378,11 +378,11 @@ GraphRoom graph_room(const AttentionGraphShape& shape, void* memory) {
 }
 
 std::vector<void*> graph_memory(const AttentionGraph& graph, const AttentionBackward& args,
-                                const GraphRoom& room, const GraphOffset& place) {
+                                const GraphRoom& room, const GraphOffset& offset) {
   const Attention& a = args.forward;
-  const std::int64_t q_row = place.sequence * a.queries() + place.query,
-                     k_row = place.sequence * a.positions, kv_column = place.kv_head * a.head_dim,
-                     head = place.kv_head * (a.heads * a.head_dim / a.k.cols);
+  const std::int64_t q_row = offset.sequence * a.queries() + offset.query,
+                     k_row = offset.sequence * a.positions, kv_column = offset.kv_head * a.head_dim,
+                     head = offset.kv_head * (a.heads * a.head_dim / a.k.cols);
   const auto at = [](const View& view, std::int64_t row, std::int64_t col) -> void* {
     if (!view.data) return nullptr;
     return static_cast<char*>(view.data) + (row * view.stride + col) * bytes_of(view.dtype);

@@ -134,7 +134,7 @@ std::int64_t key_sum_bytes(const AttentionBackward& args);
 std::optional<AttentionGraphShape> graph_piece(const AttentionGraphShape& shape,
                                                std::int64_t bytes);
 
-/// The place of a part in the whole: its first sequence, its first key-value head, and the row of
+/// The offset of a part in the whole: its first sequence, its first key-value head, and the row of
 /// its first query in each sequence.
 struct GraphOffset {
   std::int64_t sequence = 0, kv_head = 0, query = 0;
@@ -152,10 +152,10 @@ struct GraphRoom {
 /// The parts of `memory` for a run of the shape.
 GraphRoom graph_room(const AttentionGraphShape& shape, void* memory);
 
-/// The addresses of a graph's tensors for the part of the operands at `place`; null for
+/// The addresses of a graph's tensors for the part of the operands at `offset`; null for
 /// intermediate results. Numbers are on the host, in `graph` and `args`. Forward uses args.forward.
 std::vector<void*> graph_memory(const AttentionGraph& graph, const AttentionBackward& args,
-                                const GraphRoom& room, const GraphOffset& place);
+                                const GraphRoom& room, const GraphOffset& offset);
 
 /// Whether the GPU's attention kernels can read the views: bf16, rows aligned to 16 bytes.
 bool are_aligned_bf16(std::initializer_list<View> views);

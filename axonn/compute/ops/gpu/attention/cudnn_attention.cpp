@@ -77,13 +77,14 @@ struct CudnnAttention::State {
                             static_cast<std::size_t>(view.rows), stream()));
   }
 
-  /// to += the part at `place` of the gradients of keys or values, which a graph has written apart.
-  void add(const View& to, void* part, const AttentionGraphShape& piece, const GraphOffset& place,
+  /// to += the part at `offset` of the gradients of keys or values, which a graph has written
+  /// apart.
+  void add(const View& to, void* part, const AttentionGraphShape& piece, const GraphOffset& offset,
            std::int64_t positions) const {
     const std::int64_t width = piece.kv_heads * piece.head_dim;
     for (std::int64_t s = 0; s < piece.sequences; ++s) {
-      const View sum = to.row_range((place.sequence + s) * positions, piece.keys())
-                           .col_range(place.kv_head * piece.head_dim, width);
+      const View sum = to.row_range((offset.sequence + s) * positions, piece.keys())
+                           .col_range(offset.kv_head * piece.head_dim, width);
       const View all{part, DType::bf16, piece.sequences * piece.keys(), width, width};
       backend.run(ops::Add{sum, sum, all.row_range(s * piece.keys(), piece.keys())});
     }
@@ -92,7 +93,7 @@ struct CudnnAttention::State {
   /// Runs the graph of a piece at one place, and adds to these gradients of keys and values, of
   /// which the place's part begins at `to`.
   void run(const AttentionBackward& args, const AttentionGraphShape& piece, const Built& made,
-           const GraphOffset& place, void* memory, const View& d_k, const View& d_v,
+           const GraphOffset& offset, void* memory, const View& d_k, const View& d_v,
            const GraphOffset& to) const {
     const GraphRoom room = graph_room(piece, memory);
     made.plan->run(handle.get(), graph_memory(made.graph, args, room, place), room.library);
@@ -107,7 +108,7 @@ struct CudnnAttention::State {
     const Attention& a = args.forward;
     for (std::int64_t s = 0; s < a.sequences(); s += piece.sequences)
       for (std::int64_t k = 0; k < a.k.cols / a.head_dim; k += piece.kv_heads) {
-        const GraphOffset place{s, k, query};
+        const GraphOffset offset{s, k, query};
         run(args, piece, made, place, memory, args.d_k, args.d_v, place);
       }
   }

@@ -37,7 +37,7 @@ LayerList full_by_pattern(const JsonReader& file, const ModelConfig& model) {
   if (!pattern || !pattern->is_string())
     return every_nth_layer(
         model, file.integer({"sliding_window_pattern"}, kMostLayers).value_or(kExaonePattern));
-  refuse(file.place(), ": sliding_window_pattern is ", pattern->dump(),
+  refuse(file.location(), ": sliding_window_pattern is ", pattern->dump(),
          " without layer_types; transformers reads a number alone");
 }
 

@@ -80,7 +80,7 @@ void read_chunks(const JsonReader& file, ModelConfig& model, Unsupported& unsupp
   const std::int64_t chunk =
       file.integer_or("attention_chunk_size", kMostRows, {.missing = kChunkSize, .null = 0});
   if (chunk == 0 && std::ssize(full) < model.layers)
-    refuse(file.place(), ": there are layers of chunked_attention, but no attention_chunk_size");
+    refuse(file.location(), ": there are layers of chunked_attention, but no attention_chunk_size");
   set_window(model, chunk, full);
   model.window_chunks = model.window > 0;
 }

@@ -102,7 +102,7 @@ LayerList qwens_full_layers(const JsonReader& file, const ModelConfig& model,
   const nlohmann::json* const key = file.find({"max_window_layers"});
   if (auto full = full_layers(file, model, unsupported)) return std::move(*full);
   if (key && !key->is_number_integer())
-    refuse(file.place(), ": max_window_layers wants an integer, got ", key->dump());
+    refuse(file.location(), ": max_window_layers wants an integer, got ", key->dump());
   const std::int64_t first = key ? key->get<std::int64_t>() : kFirstWithWindow;
   return layers_where(model, [&](std::int64_t layer) { return layer < first; });
 }

@@ -35,7 +35,7 @@ LayerList read_delta_layers(const JsonReader& file, const ModelConfig& model,
   const nlohmann::json* const kinds = file.find({"layer_types"});
   if (!kinds) return all_but_every_nth(model, interval);
   if (!kinds->is_array() || std::ssize(*kinds) != model.layers)
-    refuse(file.place(), ": layer_types wants a list of num_hidden_layers = ", model.layers,
+    refuse(file.location(), ": layer_types wants a list of num_hidden_layers = ", model.layers,
            " kinds of layers, got ", kinds->dump());
   for (const nlohmann::json& kind : *kinds)
     if (kind != "linear_attention" && kind != "full_attention")

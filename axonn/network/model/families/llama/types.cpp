@@ -130,7 +130,7 @@ LayerList layers_without_rope(const JsonReader& file, const ModelConfig& model) 
   if (!key || key->empty()) return every_nth_layer(model, interval);
   const LayerList has_rope = file.integers("no_rope_layers");
   if (std::ssize(has_rope) < model.layers)
-    refuse(file.place(), ": no_rope_layers wants one number, 0 or 1, for each of the ",
+    refuse(file.location(), ": no_rope_layers wants one number, 0 or 1, for each of the ",
            model.layers, " layers, got ", has_rope.size());
   return layers_where(model, [&](std::int64_t layer) { return has_rope[layer] == 0; });
 }
@@ -148,7 +148,7 @@ std::optional<LayerList> full_layers(const JsonReader& file, const ModelConfig& 
   const nlohmann::json* const kinds = file.find({"layer_types"});
   if (!kinds) return std::nullopt;
   if (!kinds->is_array() || std::ssize(*kinds) != model.layers)
-    refuse(file.place(), ": layer_types wants a list of num_hidden_layers = ", model.layers,
+    refuse(file.location(), ": layer_types wants a list of num_hidden_layers = ", model.layers,
            " kinds of layers, got ", kinds->dump());
   const char* const windowed = window_kind(model);
   for (const nlohmann::json& kind : *kinds)
@@ -177,7 +177,7 @@ void check_full_layers_without_rope(const ModelConfig& model, Unsupported& unsup
 void set_needed_window(const JsonReader& file, ModelConfig& model, std::int64_t window,
                        LayerList full_layers) {
   if (window == 0 && std::ssize(full_layers) < model.layers)
-    refuse(file.place(), ": there are layers of sliding_attention, but no sliding_window");
+    refuse(file.location(), ": there are layers of sliding_attention, but no sliding_window");
   set_window(model, window, std::move(full_layers));
 }
 
