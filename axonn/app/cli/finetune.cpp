@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "axonn/app/cli/command.h"
+#include "axonn/app/cli/flags.h"
 #include "axonn/app/cli/train.h"
 #include "axonn/compute/ops/cpu/instructions.h"
 #include "axonn/data/corpus/corpus.h"
@@ -138,26 +139,6 @@ std::string name_of(const FinetuneFlags& flags) {
   return model.filename().string() + (data.empty() ? "" : "-") + data;
 }
 
-/// A word of a command, in quotes if a shell would take it apart.
-std::string shell_word(const std::string& value) {
-  constexpr std::string_view kPlain = "_./,:=+-";
-  const bool plain = !value.empty() && std::ranges::all_of(value, [&](unsigned char c) {
-    return std::isalnum(c) || kPlain.find(static_cast<char>(c)) != kPlain.npos;
-  });
-  if (plain) return value;
-  std::string quoted;
-  for (const char c : value) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return concat('\'', quoted, '\'');
-}
-
-/// The value of a key as a flag has it.
-std::string flag_value(const Option& option) {
-  const std::vector<std::string> strings = option.strings();
-  std::string value = strings.empty() ? option.text() : join(strings, ",");
-  if (value.starts_with('"')) value = value.substr(1, value.size() - 2);  // a choice's name
-  return shell_word(value);
-}
-
 /// The command that tries the model of a run that has ended.
 std::string command_to_try(const Config& config) {
   const std::string result = config.output.dir + "/checkpoints";
@@ -177,8 +158,8 @@ struct RunLength {
   std::int64_t seq_len, batch, epochs;
 };
 
-/// The length, or, if it makes fewer than a hundred steps of the config's few examples, which teach a
-/// model nothing, one with sequences no longer than the longest example needs, then a smaller
+/// The length, or, if it makes fewer than a hundred steps of the config's few examples, which teach
+/// a model nothing, one with sequences no longer than the longest example needs, then a smaller
 /// batch, then more epochs. Reads files of up to 32 MiB; larger ones have enough.
 RunLength length_for(const RunLength& usual, const Config& config) {
   constexpr std::int64_t kMostBytes = std::int64_t{32} << 20, kEnoughSteps = 100, kMostEpochs = 10,

@@ -1,6 +1,10 @@
 #include "axonn/app/cli/flags.h"
 
 #include <algorithm>
+#include <cctype>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -110,6 +114,24 @@ CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device) {
 
 void add_overwrite_flag(CLI::App& app, bool& overwrite) {
   app.add_flag("--overwrite", overwrite, "replace what exists there");
+}
+
+std::string shell_word(const std::string& value) {
+  constexpr std::string_view kPlain = "_./,:=+-";
+  const bool plain = !value.empty() && std::ranges::all_of(value, [&](unsigned char c) {
+    return std::isalnum(c) || kPlain.find(static_cast<char>(c)) != kPlain.npos;
+  });
+  if (plain) return value;
+  std::string quoted;
+  for (const char c : value) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return concat('\'', quoted, '\'');
+}
+
+std::string flag_value(const Option& option) {
+  const std::vector<std::string> strings = option.strings();
+  std::string value = strings.empty() ? option.text() : join(strings, ",");
+  if (value.starts_with('"')) value = value.substr(1, value.size() - 2);  // a choice's name
+  return shell_word(value);
 }
 
 }  // namespace axonn

@@ -19,6 +19,7 @@ class Validator;
 
 namespace axonn {
 
+class Option;
 class OptionList;
 
 /// Parses a command's own flags. Returns false if it printed the help, so that the command is done.
@@ -52,6 +53,12 @@ CLI::Option* add_choice_flag(CLI::App& app, const std::string& flag, Enum& value
 
 /// Adds --device, with parallelism.device's values, which parsing stores.
 CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device);
+
+/// A word of a command, in quotes if a shell would take it apart.
+std::string shell_word(const std::string& value);
+
+/// The value of an option as its flag has it, quoted for a shell where it must be.
+std::string flag_value(const Option& option);
 
 /// Adds --overwrite.
 void add_overwrite_flag(CLI::App& app, bool& overwrite);

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "axonn/app/cli/command.h"
 #include "axonn/app/cli/model_flags.h"
@@ -17,7 +18,11 @@
 #include "axonn/foundation/base/utf8.h"
 #include "axonn/network/model/known_models.h"
 #include "axonn/plan/measure/dry_run.h"
+#include "axonn/plan/planner/estimate.h"
 #include "axonn/plan/planner/machine/machine.h"
+#include "axonn/plan/planner/memory_fit.h"
+#include "axonn/plan/planner/recompute_budget.h"
+#include "axonn/run/config/stored_config.h"
 #include "axonn/run/load/launch.h"
 #include "axonn/run/train/trainer.h"
 #include "axonn/use/infer/text_sampler.h"
@@ -47,10 +52,18 @@ Examples:
 
 Exit codes: 0 done, 1 failed, 2 usage error, 75 stopped by a signal with a checkpoint saved.)";
 
-/// The memory that a dry run compares with: that of the machine which parallelism.machine names, or
-/// this one's.
-MemoryLimits limits_of(const Config& config) {
+/// The memory that a dry run compares with: `fit` bytes of a device if there is such a limit, else
+/// that of the machine which parallelism.machine names, or this one's.
+MemoryLimits limits_of(const Config& config, std::int64_t fit) {
   const std::string& name = config.parallelism.machine;
+  if (fit > 0) {
+    MemoryLimits limits = limits_here(config);
+    limits.device = concat("--fit, for ", limits.device);
+    limits.device_bytes = fit;
+    limits.free_bytes = 0;
+    limits.counts_data = false;
+    return limits;
+  }
   if (name.empty()) return limits_here(config);
   const Machine machine = read_machine(name);
   return {.device = "a device of " + machine.name,
@@ -74,9 +87,79 @@ PreparedRun prepared_of(const LoadedConfig& loaded, bool dry) {
   }
 }
 
+/// The settings of --fit that a config leaves open.
+OpenSettings open_settings(const Origins& origins) {
+  const auto open = [&](const char* key) { return !origins.is_set(key); };
+  return {.micro_batch = open("training.micro_batch"),
+          .recomputation =
+              open("activation_checkpoint.mode") && open("activation_checkpoint.values") &&
+              open("activation_checkpoint.first_values") && open("activation_checkpoint.budget"),
+          .moments = open("optimizer.moments"),
+          .quantize = open("model.quantize")};
+}
+
+/// What stands in the way of settings that need less memory.
+std::string closed_settings(const OpenSettings& open) {
+  std::vector<std::string> keys;
+  if (!open.micro_batch) keys.push_back("training.micro_batch");
+  if (!open.recomputation) keys.push_back("[activation_checkpoint]");
+  if (!open.moments) keys.push_back("optimizer.moments");
+  if (!open.quantize) keys.push_back("model.quantize");
+  return keys.empty() ? "" : concat("leave ", join(keys), " open, which the config sets, ");
+}
+
+/// The config with the settings that make its run fit into `bytes` of a device, as if the user had
+/// set them, and on standard error what they are and why. Throws UsageError if none do.
+LoadedConfig fitting_config(const LoadedConfig& loaded, std::int64_t bytes) {
+  if (loaded.config.parallelism.automatic())
+    refuse("--fit needs a grid: grid = \"auto\" and axonn plan choose one that fits by themselves");
+  const PreparedRun run = prepared(with_stored_model(loaded.config, loaded.origins));
+  const OpenSettings open = open_settings(loaded.origins);
+  const auto limit = [&](const PreparedRun& one) {
+    return arena_limit(one, limits_of(one.config(), bytes));
+  };
+  const std::int64_t before = peak_of_run(run);
+  const auto found = fit_memory(run, limit, open);
+  if (!found)
+    refuse("--fit ", format_bytes(bytes), ": a rank's memory for a step is ", format_bytes(before),
+           ", and no recomputation, micro-batch, moments or quantization makes it fit; ",
+           closed_settings(open),
+           "take a smaller training.seq_len, or more ranks of more machines");
+  LoadedConfig fitted = loaded;
+  OptionList list;
+  list_options(fitted.config, list);
+  std::string flags;
+  const auto set = [&](const char* section, const char* name, bool changes, auto apply) {
+    if (!changes) return;
+    apply();
+    const Option& option = *list.find(section, name);
+    fitted.origins.set(option.key(), "--fit");
+    flags += concat(" --", option.key(), ' ', flag_value(option));
+  };
+  set("training", "micro_batch", found->micro_batch != run->training.micro_batch,
+      [&] { fitted.config.training.micro_batch = found->micro_batch; });
+  set("activation_checkpoint", "budget", found->budget > 0,
+      [&] { fitted.config.activation_checkpoint.budget = found->budget; });
+  set("optimizer", "moments", found->moments != run->optimizer.moments,
+      [&] { fitted.config.optimizer.moments = found->moments; });
+  set("model", "quantize", found->quantize != run->model.quantize,
+      [&] { fitted.config.model.quantize = found->quantize; });
+  if (!speaks_for_all()) return fitted;
+  const Machine machine = machine_of(run.config());
+  std::cerr << (flags.empty()
+                    ? fmt::format("--fit {}: a rank's memory for a step is {}, which fits\n",
+                                  format_bytes(bytes), format_bytes(before))
+                    : fmt::format("--fit {} sets{}: a rank's memory for a step is {}, not {}, and "
+                                  "the step is simulated to take {:.2f} times as long\n",
+                                  format_bytes(bytes), flags, format_bytes(found->peak_bytes),
+                                  format_bytes(before),
+                                  found->seconds / predict(run, machine).time.step_s));
+  return fitted;
+}
+
 }  // namespace
 
-int train_dry(const PreparedRun& run, int rank) {
+int train_dry(const PreparedRun& run, int rank, std::int64_t fit) {
   const Config& config = run.config();
   if (config.parallelism.automatic())
     refuse("[parallelism] grid = \"auto\" does not work with --dry-run, which chooses no grid; ",
@@ -84,7 +167,7 @@ int train_dry(const PreparedRun& run, int rank) {
   const bool speaks = speaks_for_all();
   const DryRun found = dry_run(run, rank,
                                {.make_text_sampler = make_text_sampler,
-                                .limits = limits_of(config),
+                                .limits = limits_of(config, fit),
                                 .progress = speaks ? progress_of(config) : ProgressTarget{}});
   if (speaks) std::cout << to_text(found, run);
   if (!found.fault.empty()) fail(Where::here(), found.fault);
@@ -97,6 +180,13 @@ void add_train_flags(CLI::App& app, TrainFlags& flags) {
                "check everything without training: memory, disk, weights, data, the first sample");
   app.add_option("--rank", flags.rank, "rank whose memory --dry-run reports; no ranks are started")
       ->needs("--dry-run");
+  app.add_option("--fit", flags.fit,
+                 "memory of this machine, or of each GPU, such as 16GiB, that the ranks may take: "
+                 "chooses micro-batch and recomputation, then how moments or frozen weights are "
+                 "kept, among the settings that are not set")
+      ->transform(CLI::AsSizeValue(true).description(""))
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->type_name("SIZE");
 }
 
 int run_train(const Arguments& arguments) {
@@ -108,7 +198,8 @@ int run_train(const Arguments& arguments) {
   return loaded ? run_training(*loaded, flags) : 0;
 }
 
-int run_training(const LoadedConfig& loaded, const TrainFlags& flags) {
+int run_training(const LoadedConfig& written, const TrainFlags& flags) {
+  const LoadedConfig loaded = flags.fit > 0 ? fitting_config(written, flags.fit) : written;
   const auto note = [&] {
     if (!flags.note.empty() && speaks_for_all()) std::cerr << flags.note << '\n';
   };
@@ -122,7 +213,7 @@ int run_training(const LoadedConfig& loaded, const TrainFlags& flags) {
   note();
   warn_about(loaded);
   warn_about_files(run.config());
-  if (flags.dry) return train_dry(run, flags.rank);
+  if (flags.dry) return train_dry(run, flags.rank, flags.fit);
   TrainOptions options{.origins = &loaded.origins,
                        .terminal = &std::cout,
                        // Under a launcher a rank may see a terminal even if the output is a file.

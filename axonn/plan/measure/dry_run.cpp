@@ -160,9 +160,9 @@ class DryChecks {
     check([this] { check_weights(); });
     check([this] { describe_data(); });
     describe_disk();
-    describe_memory(options_.limits,
-                    std::max({run_.memory.peak_bytes, run_.sample_bytes, run_.rollout_bytes}),
-                    run_.snapshot_bytes + run_.data_bytes, run_);
+    describe_memory(
+        options_.limits, std::max({run_.memory.peak_bytes, run_.sample_bytes, run_.rollout_bytes}),
+        run_.snapshot_bytes + (options_.limits.counts_data ? run_.data_bytes : 0), run_);
     return std::move(run_);
   }
 
@@ -381,6 +381,18 @@ MemoryLimits limits_here(const Config& config) {
           .host_bytes = total,
           .ranks_on_host = ranks,
           .one = false};
+}
+
+std::int64_t arena_limit(const PreparedRun& run, const MemoryLimits& limits) {
+  std::int64_t bytes = limits.device_bytes;
+  if (limits.one) {
+    const GridShape shape = run->parallelism.grid();
+    const auto world = make_dry_world(shape, 0);
+    const Grid grid(*world, shape);
+    const auto model = make_model(run->model, grid);
+    bytes -= limits.ranks_on_host * piece_bytes(trained_groups(*model), state_form(run->optimizer));
+  }
+  return bytes / limits.ranks_on_device;
 }
 
 DryRun dry_run(const PreparedRun& run, int rank, const DryRunOptions& options) {

@@ -19,12 +19,17 @@ struct MemoryLimits {
   std::int64_t free_bytes = 0;    ///< of device_bytes, now; 0: unknown
   std::int64_t host_bytes = 0;    ///< of the machine, for copies and data; 0: unknown
   int ranks_on_host = 1;
-  bool one = true;  ///< the device's memory is the host's
+  bool one = true;          ///< the device's memory is the host's
+  bool counts_data = true;  ///< whether tables of data are part of what the host holds
 };
 
 /// The limits of this machine for the ranks of config that run on it: all, or under a launcher
 /// those that it has started here.
 MemoryLimits limits_here(const Config& config);
+
+/// The bytes that a rank's arena may take within the limits, if the copy of a checkpoint has its
+/// share of them: data do not count, whose tables are known when they are read.
+std::int64_t arena_limit(const PreparedRun& run, const MemoryLimits& limits);
 
 struct DryRunOptions {
   TextSamplerMaker make_text_sampler = {};

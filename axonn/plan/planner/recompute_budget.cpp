@@ -27,16 +27,6 @@ std::int64_t blocks_of(const PreparedRun& run) {
   return std::max<std::int64_t>(run->model.layers, 1);
 }
 
-/// The largest peak of the ranks that may differ from each other. Ranks along z and data hold
-/// pieces of equal size.
-std::int64_t largest_peak(const PreparedRun& run) {
-  const GridShape grid = run->parallelism.grid();
-  std::int64_t peak = 0;
-  for (int rank = 0; rank < grid.x * grid.y; ++rank)
-    peak = std::max(peak, dry_step(run, rank).memory.peak_bytes);
-  return peak;
-}
-
 /// The run with few blocks, among which is one of each kind, unless adapters differ by block.
 PreparedRun with_few_blocks(const PreparedRun& run) {
   const ModelConfig& model = run->model;
@@ -338,6 +328,14 @@ Machine machine_of(const Config& config) {
   if (!p.machine.empty()) return read_machine(p.machine);
   if (!is_gpu(p.device)) return usual_processor();
   return read_machine(p.device == DeviceKind::hip ? "frontier" : "dgx-h100");
+}
+
+std::int64_t largest_peak(const PreparedRun& run) {
+  const GridShape grid = run->parallelism.grid();
+  std::int64_t peak = 0;
+  for (int rank = 0; rank < grid.x * grid.y; ++rank)
+    peak = std::max(peak, dry_step(run, rank).memory.peak_bytes);
+  return peak;
 }
 
 PreparedRun within_budget(const PreparedRun& run) {

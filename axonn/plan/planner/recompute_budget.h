@@ -89,6 +89,10 @@ class RecomputeLevels {
 /// products, memory and links of the device.
 Machine machine_of(const Config& config);
 
+/// The largest peak of a step of the ranks that may differ from each other, in bytes. Ranks along z
+/// and data hold pieces of equal size.
+std::int64_t largest_peak(const PreparedRun& run);
+
 /// Returns the run with the least recomputation with which the peak of every rank's step is at most
 /// activation_checkpoint.budget, by dry steps: the peak is exact. Without a budget, or with an
 /// automatic grid, returns the run as it is. Depends on the run and its machine file alone. Throws

@@ -1,6 +1,10 @@
 // Every command that runs a model prepares the run in the same way: the machine of
 // parallelism.machine chooses collectives, and activation_checkpoint.budget holds.
+#include <string>
+#include <vector>
+
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/app/cli/runs.h"
 
@@ -59,4 +63,63 @@ TEST(ModelCommands, LookUpTheMachineOfTheirFlag) {
       run_program({"generate", "--model", run.out(), "--prompt", "a", "--machine", "nowhere"});
   EXPECT_EQ(done.code, 2) << done.out;
   EXPECT_THAT(done.err, HasSubstr("there is no machine 'nowhere'"));
+}
+
+namespace {
+
+/// memory_bytes of the last line of a run's metrics: its arena's peak.
+std::int64_t peak_of(const SmallRun& run) {
+  return nlohmann::json::parse(run.metrics().back()).at("memory_bytes").get<std::int64_t>();
+}
+
+}  // namespace
+
+// Arenas of two ranks, which differ in nothing, and the copies of their checkpoints.
+TEST(Fit, ChoosesSettingsWithWhichTheRunTakesNoMoreMemory) {
+  const std::vector<std::string> more{"--training.seq_len", "128", "--model.layers", "3",
+                                      "--parallelism.z",    "2"};
+  const SmallRun whole;
+  ASSERT_EQ(run_program(whole.train(more)).code, 0);
+  const std::int64_t copy = 3 * 4 * 16'016;  // of f32 weights and two moments of all ranks
+  const std::int64_t limit = 2 * peak_of(whole) * 2 / 3 + copy;
+  const auto expect_fits = [&](const std::string& key, const std::string& setting,
+                               const std::vector<std::string>& closed) {
+    const SmallRun run;
+    std::vector<std::string> flags = more;
+    flags.insert(flags.end(), closed.begin(), closed.end());
+    flags.insert(flags.end(), {"--fit", std::to_string(limit)});
+    const Finished done = run_program(run.train(flags));
+    ASSERT_EQ(done.code, 0) << done.err;
+    EXPECT_THAT(done.err, AllOf(HasSubstr("--fit "), HasSubstr(" sets --" + key)));
+    EXPECT_LE(2 * peak_of(run) + copy, limit);
+    EXPECT_THAT(axonn::test::slurp(run.out() + "/config.toml"), HasSubstr(setting));
+    // The dry run compares with the limit.
+    flags.insert(flags.end(), {"--dry-run", "--output.dir", run / "other"});
+    const Finished dry = run_program(run.train(flags));
+    EXPECT_EQ(dry.code, 0) << dry.err;
+    EXPECT_THAT(dry.out, HasSubstr("--fit, for this machine"));
+  };
+  expect_fits("activation_checkpoint.budget", "values = [\"", {});
+  expect_fits("training.micro_batch 1", "micro_batch = 1",
+              {"--activation_checkpoint.mode", "none"});
+}
+
+TEST(Fit, LeavesARunThatFitsAsItIs) {
+  const SmallRun run;
+  const Finished done = run_program(run.train({"--fit", "1GiB"}));
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_THAT(done.err, AllOf(HasSubstr("--fit 1.00GiB"), HasSubstr("which fits")));
+}
+
+TEST(Fit, RefusesWhatNothingMakesFitAndNamesTheKeysInTheWay) {
+  const SmallRun run;
+  const Finished done =
+      run_program(run.train({"--fit", "10KB", "--training.micro_batch", "2", "--model.layers", "2",
+                             "--activation_checkpoint.mode", "none"}));
+  EXPECT_EQ(done.code, 2) << done.out;
+  EXPECT_THAT(done.err, HasSubstr("leave training.micro_batch, [activation_checkpoint] open"));
+  const Finished automatic =
+      run_program(run.train({"--fit", "1GiB", "--parallelism.grid", "auto"}));
+  EXPECT_EQ(automatic.code, 2);
+  EXPECT_THAT(automatic.err, HasSubstr("--fit needs a grid"));
 }

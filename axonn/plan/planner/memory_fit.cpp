@@ -1,0 +1,86 @@
+#include "axonn/plan/planner/memory_fit.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/plan/planner/estimate.h"
+#include "axonn/plan/planner/recompute_budget.h"
+#include "axonn/run/config/recompute.h"
+#include "axonn/use/rewards/rollout_sampler.h"
+
+namespace axonn {
+
+namespace {
+
+/// Ways to keep what does not change from step to step, the most exact first.
+std::vector<std::pair<MomentType, Quantization>> forms_of(const Config& config,
+                                                          const OpenSettings& open) {
+  std::vector<std::pair<MomentType, Quantization>> forms{
+      {config.optimizer.moments, config.model.quantize}};
+  const bool adapters = config.model.lora.rank > 0;
+  if (!adapters && open.moments)
+    for (const MomentType moments : {MomentType::bf16, MomentType::eight_bits})
+      if (moments > config.optimizer.moments) forms.emplace_back(moments, config.model.quantize);
+  if (adapters && open.quantize && config.model.quantize == Quantization::none)
+    for (const Quantization kind : {Quantization::q8_0, Quantization::nf4})
+      forms.emplace_back(config.optimizer.moments, kind);
+  return forms;
+}
+
+/// The run with these settings, or nothing if they contradict others, such as moments that the
+/// optimizer does not have, or do not fit.
+std::optional<PreparedRun> run_within(const PreparedRun& run, const FittedSettings& settings,
+                                      const ArenaBudget& budget, bool recomputes) {
+  try {
+    const PreparedRun with = run.with([&](Config& config) {
+      config.training.micro_batch = settings.micro_batch;
+      config.optimizer.moments = settings.moments;
+      config.model.quantize = settings.quantize;
+    });
+    const std::int64_t most = budget(with);
+    if (most <= 0) return std::nullopt;
+    const PreparedRun chosen = recomputes ? within_budget(with.with([&](Config& config) {
+      config.activation_checkpoint.budget = most;
+    }))
+                                          : with;
+    if (peak_of_run(chosen) > most) return std::nullopt;
+    return chosen;
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::int64_t peak_of_run(const PreparedRun& run) {
+  std::int64_t peak = largest_peak(run);
+  if (may_write_rollouts(run->rl))
+    peak = std::max(peak, rollout_cost(run, machine_of(run.config())).memory_bytes);
+  return peak;
+}
+
+std::optional<FittedSettings> fit_memory(const PreparedRun& run, const ArenaBudget& budget,
+                                         const OpenSettings& open) {
+  AXONN_CHECK(!run->parallelism.automatic(), "fit_memory: the grid is automatic");
+  for (const auto& [moments, quantize] : forms_of(run.config(), open)) {
+    std::optional<FittedSettings> best;
+    for (std::int64_t micro = run->training.micro_batch; micro > 0; micro /= 2) {
+      FittedSettings one{.micro_batch = micro, .moments = moments, .quantize = quantize};
+      if (const auto chosen = run_within(run, one, budget, open.recomputation)) {
+        const RecomputedBlocks blocks = recomputed_blocks((*chosen)->activation_checkpoint);
+        const bool recomputes = blocks.of_others.bits() != 0 || blocks.first > 0;
+        if (open.recomputation && recomputes) one.budget = (*chosen)->activation_checkpoint.budget;
+        one.peak_bytes = peak_of_run(*chosen);
+        one.seconds = predict(*chosen, machine_of(run.config())).time.step_s;
+        if (!best || one.seconds < best->seconds) best = one;
+      }
+      if (!open.micro_batch) break;
+    }
+    if (best) return best;
+  }
+  return std::nullopt;
+}
+
+}  // namespace axonn
