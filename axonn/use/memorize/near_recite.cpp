@@ -13,7 +13,7 @@ namespace {
 
 /// The search of one document's suffix.
 struct Asked {
-  std::span<const std::int32_t> prompt;
+  std::vector<std::int32_t> prompt;
   NearSearch search;
 };
 
@@ -50,17 +50,14 @@ void check_near(const ReciteOptions& options, std::int64_t vocab) {
            " tokens after each prefix; put a policy with top-k first, as in t=1,k=40");
 }
 
-void add_near(LoadedModel& model, const Tokenizer& tokenizer,
-              std::span<const StudyDocument> documents, const ReciteOptions& options,
-              std::span<Recitation> recitations) {
+void add_near(LoadedModel& model, const Tokenizer& tokenizer, const StudyDocuments& documents,
+              const ReciteOptions& options, std::span<Recitation> recitations) {
   if (options.near.epsilon.empty()) return;
   const std::int64_t vocab = tokenizer.vocab_size();
   check_near(options, vocab);
   const SamplingPolicy policy = parse_policy(options.policies.front(), "policies");
-  std::int64_t longest = 1;
-  for (const StudyDocument& one : documents) longest = std::max(longest, std::ssize(one.tokens));
   Generator generator(model, {.batch = options.batch,
-                              .context = longest,
+                              .context = documents.longest(),
                               .hold_weights = options.hold_weights,
                               .tokenizer = &tokenizer});
   std::vector<Recitation*> whole;
@@ -76,12 +73,12 @@ void add_near(LoadedModel& model, const Tokenizer& tokenizer,
           std::span(whole).subspan(first, std::min<std::size_t>(at_once, whole.size() - first));
       std::vector<Asked> all;
       for (const Recitation* one : some) {
-        const std::span<const std::int32_t> tokens = documents[one->document].tokens;
+        std::vector<std::int32_t> tokens = documents[one->document].tokens;
         const std::size_t before = tokens.size() - options.suffix_tokens;
-        all.push_back(
-            {tokens.first(before),
-             NearSearch(tokens.subspan(before),
-                        {.epsilon = epsilon, .beams = beams, .distance = options.near.distance})});
+        NearSearch search(std::span<const std::int32_t>(tokens).subspan(before),
+                          {.epsilon = epsilon, .beams = beams, .distance = options.near.distance});
+        tokens.resize(before);
+        all.push_back({std::move(tokens), std::move(search)});
       }
       while (!all.front().search.done()) step_all(generator, all, policy, vocab);
       for (std::size_t i = 0; i < some.size(); ++i) {

@@ -21,8 +21,7 @@ void check_near(const ReciteOptions& options, std::int64_t vocab);
 /// next token of a beam costs a pass over one token where the cache still holds its text.
 /// Collective; the same on every rank. Throws UsageError as check_near(). Does nothing without
 /// distances.
-void add_near(LoadedModel& model, const Tokenizer& tokenizer,
-              std::span<const StudyDocument> documents, const ReciteOptions& options,
-              std::span<Recitation> recitations);
+void add_near(LoadedModel& model, const Tokenizer& tokenizer, const StudyDocuments& documents,
+              const ReciteOptions& options, std::span<Recitation> recitations);
 
 }  // namespace axonn

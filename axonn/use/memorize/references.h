@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,7 +19,13 @@ namespace axonn {
 using TokenLosses = std::vector<std::vector<float>>;
 
 /// Those by a model, the same on every rank. Collective; throws as score_targets().
-TokenLosses token_losses(LoadedModel& model, std::span<const StudyDocument> documents);
+TokenLosses token_losses(LoadedModel& model, const StudyDocuments& documents);
+
+/// The same by two models, some documents at a time, so that memory does not grow with their
+/// number; `to` gets the losses of document n by each.
+void compare_losses(LoadedModel& model, LoadedModel& other, const StudyDocuments& documents,
+                    const std::function<void(std::int64_t n, std::span<const float> own,
+                                             std::span<const float> by_other)>& to);
 
 /// A model of the same kind, of which it is known what it has learned.
 struct Reference {

@@ -358,6 +358,16 @@ std::vector<MembershipResult> membership_results(const MemorizationReport& repor
   return results;
 }
 
+Recitation with_texts(const RecitationRun& run, const Recitation& recitation) {
+  Recitation whole = recitation;
+  if (!run.kept) return whole;
+  Recitation kept = run.kept(&recitation - run.recitations.data());
+  whole.before = std::move(kept.before);
+  whole.truth = std::move(kept.truth);
+  whole.written = std::move(kept.written);
+  return whole;
+}
+
 std::vector<RankedRecitation> most_recited(const MemorizationReport& report,
                                            const std::string& variant,
                                            std::optional<std::int64_t> group) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "axonn/use/memorize/documents.h"
 #include "axonn/use/memorize/extraction.h"
 #include "axonn/use/memorize/membership.h"
 
@@ -78,6 +80,9 @@ struct RecitationRun {
   double test_seconds = 0;
   std::vector<std::string> policies = {};  ///< of SuffixRecord::log10_p, see parse_policy()
   std::vector<Recitation> recitations = {};
+  /// Recitation n as an audit keeps it elsewhere, with its texts, which those above then lack; none
+  /// where they have them.
+  std::function<Recitation(std::int64_t n)> kept = {};
   std::vector<CurvePoint> curve = {};  ///< by step
   /// Losses of all targets by document of the trial; empty without references. In the run's own
   /// file, but not in the report.
@@ -116,7 +121,8 @@ struct MemorizationReport {
   std::vector<PartOfSteps> group_parts = {};
   /// Of each group, the group of the same kind that the model has never seen; empty: there is none.
   std::vector<std::int64_t> controls = {};
-  std::vector<std::string> document_names;  ///< of each document
+  std::vector<std::string> document_names = {};  ///< of each document; in an audit none:
+  StudyDocuments documents = {};                 ///< they have their names
   /// Of each document the steps in which it came, counted from 1; empty without curves.
   std::vector<std::vector<std::int64_t>> exposures = {};
   std::int64_t suffix_tokens = 50;
@@ -319,6 +325,9 @@ double median_of(std::vector<double> values);
 /// Inference, the Law of Succession, and Statistical Inference", J. Am. Stat. Assoc., 1927. Throws
 /// if count is below 1 or exact is not within 0 .. count.
 PercentRange wilson_interval(std::int64_t exact, std::int64_t count);
+
+/// A recitation of a run with its texts.
+Recitation with_texts(const RecitationRun& run, const Recitation& recitation);
 
 /// The best recitation of a document. Points into the report.
 struct RankedRecitation {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 
 #include "axonn/use/memorize/report.h"
 
@@ -12,6 +14,10 @@ namespace axonn {
 /// not finite becomes null.
 std::string to_json(const MemorizationReport& report);
 std::string to_json(const RecitationRun& run);
+
+/// The same of a report, piece by piece, so that memory does not grow with its recitations.
+using TextSink = std::function<void(std::string_view)>;
+void write_json(const MemorizationReport& report, const TextSink& to);
 
 /// On one line.
 std::string to_json(const CurvePoint& point);

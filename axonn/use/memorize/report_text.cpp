@@ -495,7 +495,7 @@ std::string listed(const MemorizationReport& report) {
   std::string text = "\nmost recited documents\n";
   const std::vector<RankedRecitation> ranked = most_recited(report, "");
   for (std::size_t i = 0; i < std::min(ranked.size(), kMostListed); ++i) {
-    const Recitation& r = *ranked[i].recitation;
+    const Recitation r = with_texts(*ranked[i].run, *ranked[i].recitation);
     const std::string facts =
         fmt::format("{} of {} tokens in a run{}", r.longest_run, report.suffix_tokens,
                     report.prompt_lengths.size() == 1
@@ -515,6 +515,7 @@ std::string listed(const MemorizationReport& report) {
 }  // namespace
 
 std::string document_text(const MemorizationReport& report, std::int64_t document) {
+  if (document < report.documents.size()) return report.documents.name(document);
   const bool named =
       document < std::ssize(report.document_names) && !report.document_names[document].empty();
   return named ? report.document_names[document] : fmt::format("document {}", document);
