@@ -280,6 +280,7 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
            " positions; cut the documents (--seq-len, or in a study training.seq_len)");
   Reciter reciter(model, tokenizer, options, most);
   std::vector<Recitation> all;
+  all.reserve(questions.size());
   for (std::int64_t first = 0; first < std::ssize(questions); first += reciter.round()) {
     const auto places = std::span(questions).subspan(
         first, std::min(reciter.round(), std::ssize(questions) - first));
