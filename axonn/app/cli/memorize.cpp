@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -231,18 +232,23 @@ ReciteOptions recite_options_of(const MemorizeFlags& flags) {
   return options;
 }
 
-/// What the recitations of an audit depend on, on one line: the questions, the documents, and the
-/// files of model, adapters and tokenizer with their sizes and times. "" without a file for it.
+/// What the results of an audit depend on, on one line: the questions, the documents, and the files
+/// of models, adapters and tokenizer with their sizes and times. "" without a file for it.
 std::string audit_text(const MemorizeFlags& flags, const Config& config, const ReciteOptions& asked,
                        const FoundDocuments& documents, const FoundDocuments& control) {
   if (flags.json.empty()) return "";
   std::vector<std::string> files;
   for (const NamedPath& input : inputs_of(flags, config))
     std::ranges::copy(files_below(input.path), std::back_inserter(files));
+  if (!flags.reference.empty())
+    std::ranges::copy(files_below(flags.reference), std::back_inserter(files));
   std::string how = concat(build_info().version, ' ', flags.dtype, ' ', flags.ema, ' ',
                            flags.suffix, ' ', fmt::format("{}", fmt::join(flags.policies, ";")));
   for (const auto* numbers : {&asked.prompt_lengths, &asked.prompt_offsets, &asked.prompt_suffixes})
     how += fmt::format(" [{}]", fmt::join(*numbers, ","));
+  if (!flags.near.epsilon.empty())
+    how += fmt::format(" near [{}] {} {}", fmt::join(flags.near.epsilon, ","), flags.near.beams,
+                       flags.distance);
   std::uint64_t hash = 0;
   for (const auto* found : {&documents, &control})
     for (std::int64_t n = 0; n < found->documents.size(); ++n) {
@@ -271,12 +277,17 @@ std::string work_folder(const MemorizeFlags& flags) {
 void resume_audit(const std::string& path, const std::string& audit, Communicator& world,
                   ReciteOptions& options, std::optional<AuditPart>& part) {
   if (world.rank() == 0) options.part = &part.emplace(path, audit);
-  double count = part ? static_cast<double>(part->counts().recitations) : 0;
-  world.broadcast({&count, 1, DType::f64}, 0, "audit").wait();
-  options.kept = {.recitations = static_cast<std::int64_t>(count)};
-  if (part && count > 0)
-    std::cerr << "note: goes on after " << format_count(options.kept->recitations)
-              << " recitations of " << path << "\n";
+  const AuditCounts made = part ? part->counts() : AuditCounts();
+  std::array<double, 2> counts{static_cast<double>(made.recitations),
+                               static_cast<double>(made.values)};
+  world.broadcast({counts.data(), counts.size(), DType::f64}, 0, "audit").wait();
+  options.kept = {.recitations = static_cast<std::int64_t>(counts[0]),
+                  .values = static_cast<std::int64_t>(counts[1])};
+  if (made.recitations == 0) return;
+  std::cerr << "note: goes on after " << format_count(made.recitations) << " recitations"
+            << (made.values > 0 ? concat(" and ", format_count(made.values), " further values")
+                                : "")
+            << " of " << path << "\n";
 }
 
 /// Says in the report which model was asked, and where.

@@ -331,16 +331,35 @@ void set_blind_scores(const StudyDocuments& documents, std::span<const std::int6
 
 namespace {
 
-void set_ratios(LoadedModel& model, LoadedModel& reference, const StudyDocuments& documents,
-                std::span<Recitation> recitations) {
-  std::vector<MembershipScores*> scores(documents.size());
+/// before: values that the audit makes before these.
+void set_ratios(LoadedModel& model, const StudyDocuments& documents, const ReciteOptions& options,
+                std::int64_t before, std::span<Recitation> recitations) {
+  using Scores = MembershipScores;
+  std::vector<Scores*> scores(documents.size());
   for (Recitation& one : recitations)
     if (one.scores) scores[one.document] = &*one.scores;
-  compare_losses(model, reference, documents,
-                 [&](std::int64_t n, std::span<const float> own, std::span<const float> by_other) {
-                   if (scores[n])
-                     set_ratio(own, std::vector<double>(by_other.begin(), by_other.end()),
-                               *scores[n]);
+  const auto set = [&](std::int64_t n, double ratio, double windows) {
+    if (!scores[n]) return;
+    scores[n]->ratio = ratio;
+    scores[n]->windows = windows;
+  };
+  const std::int64_t known =
+      options.kept ? std::max<std::int64_t>(options.kept->values - before, 0) : 0;
+  for (std::int64_t n = 0; options.part && n < known; ++n) {
+    const std::vector<double> values = options.part->values(before + n);
+    set(n, values.at(0), values.at(1));
+  }
+  compare_losses(model, *options.reference, documents, known,
+                 [&](std::int64_t first, const TokenLosses& own, const TokenLosses& by_other) {
+                   std::vector<std::vector<double>> made;
+                   for (std::size_t i = 0; i < own.size(); ++i) {
+                     Scores one;
+                     set_ratio(own[i], std::vector<double>(by_other[i].begin(), by_other[i].end()),
+                               one);
+                     set(first + static_cast<std::int64_t>(i), one.ratio, one.windows);
+                     made.push_back({one.ratio, one.windows});
+                   }
+                   if (options.part) options.part->append_values(before + first, made);
                  });
 }
 
@@ -369,11 +388,11 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
   const double start = now_seconds();
   RecitationRun run{.variant = "", .trial = 1, .seed = 0, .policies = options.policies};
   run.recitations = recite(model, tokenizer, all, options);
-  add_near(model, tokenizer, all, options, run.recitations);
+  const std::int64_t near = add_near(model, tokenizer, all, options, run.recitations);
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = one.document >= report.group_sizes[0];
   set_blind_scores(all, report.controls, run.recitations);
-  if (options.reference) set_ratios(model, *options.reference, all, run.recitations);
+  if (options.reference) set_ratios(model, all, options, near, run.recitations);
   if (options.part)
     run.kept = [part = options.part](std::int64_t n) { return part->recitation(n); };
   report.runs.push_back(std::move(run));

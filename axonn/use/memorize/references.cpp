@@ -109,15 +109,16 @@ TokenLosses token_losses(LoadedModel& model, const StudyDocuments& documents) {
 }
 
 void compare_losses(LoadedModel& model, LoadedModel& other, const StudyDocuments& documents,
-                    const std::function<void(std::int64_t n, std::span<const float> own,
-                                             std::span<const float> by_other)>& to) {
+                    std::int64_t known,
+                    const std::function<void(std::int64_t first, const TokenLosses& own,
+                                             const TokenLosses& by_other)>& to) {
   const std::int64_t batch = losses_batch(model, documents), all = documents.size(),
                      round = 32 * batch * model.grid().batch_places();  // whole batches of all
   for (std::int64_t first = 0; first < all; first += round) {
     const std::int64_t count = std::min(round, all - first);
-    const TokenLosses own = losses_of_some(model, documents, first, count, batch),
-                      by_other = losses_of_some(other, documents, first, count, batch);
-    for (std::int64_t n = 0; n < count; ++n) to(first + n, own[n], by_other[n]);
+    if (first + count <= known) continue;
+    const TokenLosses own = losses_of_some(model, documents, first, count, batch);
+    to(first, own, losses_of_some(other, documents, first, count, batch));
   }
 }
 

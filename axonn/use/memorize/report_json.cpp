@@ -420,6 +420,8 @@ std::string page_json(const MemorizationReport& report) {
 std::string to_json(const CurvePoint& point) { return dumped(json_of(point), -1); }
 std::string to_json(const Recitation& recitation) { return dumped(json_of(recitation), -1); }
 
+std::string to_json(const std::vector<double>& values) { return dumped(values, -1); }
+
 std::string to_json(const RecitationRun& run) {
   std::string text;
   const TextSink sink = [&](std::string_view more) { text += more; };

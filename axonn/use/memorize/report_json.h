@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "axonn/use/memorize/report.h"
 
@@ -22,12 +23,15 @@ void write_json(const MemorizationReport& report, const TextSink& to);
 /// On one line.
 std::string to_json(const CurvePoint& point);
 std::string to_json(const Recitation& recitation);
+/// A list of numbers, of which minus infinity is null.
+std::string to_json(const std::vector<double>& values);
 
 /// Reads a point that to_json() wrote. Throws as parse_run().
 CurvePoint parse_point(const std::string& text, const std::string& where);
 
 /// Reads a recitation likewise.
 Recitation parse_recitation(const std::string& text, const std::string& where);
+std::vector<double> parse_values(const std::string& text, const std::string& where);
 
 /// Reads a run that to_json() wrote; does not check its groups and documents against a report.
 /// Throws UsageError if the text is damaged; the message begins with `where` (the file) and names

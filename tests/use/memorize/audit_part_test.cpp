@@ -1,5 +1,6 @@
 #include "axonn/use/memorize/audit_part.h"
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -49,6 +50,29 @@ TEST(AuditPart, HasWhatAnEarlierStartOfTheSameAuditMade) {
   EXPECT_EQ(count("an audit"), 0) << "it was begun anew";
   AuditPart(path, "an audit").remove();
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(AuditPart, HasValuesAfterTheRecitations) {
+  test::TemporaryPath folder;
+  std::filesystem::create_directories(folder / "");
+  const std::string path = folder / "audit.json.part";
+  const std::vector<Recitation> all = recorded_audit().runs[0].recitations;
+  const std::vector<std::vector<double>> values{{-1.0 / 3, 1e-300}, {-INFINITY, 2}, {4, 5}};
+  {
+    AuditPart part(path, "an audit");
+    part.append(0, std::span(all).first(3));
+    part.append_values(0, values);
+  }
+  std::ofstream(path, std::ios::app) << "[1,";  // a kill cut it short
+  AuditPart part(path, "an audit");
+  EXPECT_EQ(part.counts(), (AuditCounts{3, 3}));
+  for (std::int64_t n = 0; n < 3; ++n) EXPECT_EQ(part.values(n), values[n]) << "to the last bit";
+  EXPECT_EQ(part.recitation(2).truth, all[2].truth);
+  part.append_values(1, std::span(values).last(1));
+  EXPECT_EQ(AuditPart(path, "an audit").counts(), (AuditCounts{3, 2}));
+  EXPECT_EQ(AuditPart(path, "an audit").values(1), values[2]);
+  part.append(2, std::span(all).subspan(2, 1));
+  EXPECT_EQ(AuditPart(path, "an audit").counts(), (AuditCounts{3, 0})) << "which come later";
 }
 
 TEST(AuditPart, NamesADamagedLine) {
