@@ -78,7 +78,7 @@ class AuditResume(RunTest):
             self.assertGreaterEqual(self.killed(command("killed.json"), part, wanted), wanted)
         with open(part) as file:
             lines = file.readlines()
-        with open(part, "w") as file:  # as if killed in the second round of 320 documents
+        with open(part, "w") as file:  # as if killed in a later round of documents
             file.writelines(lines[:1 + 350 + 2 * 350 + 330] + ["[0.5, "])
         done = subprocess.run(command("killed.json"), capture_output=True, text=True, check=True)
         self.assertIn("goes on after 350 recitations and 1,030 further values", done.stderr)

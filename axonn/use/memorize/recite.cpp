@@ -26,6 +26,9 @@ namespace {
 /// Tokens that are scored at a time if the caller sets no batch: scoring needs memory for each.
 constexpr std::int64_t kRowsAtOnce = 8192;
 
+/// Questions of a round for each place of a batch, at least: so many the generator writes at once.
+constexpr std::int64_t kQuestionsAtOnce = 64;
+
 /// Tokens at the prompt's end that a report shows.
 constexpr std::int64_t kShownBefore = 120;
 
@@ -161,10 +164,10 @@ void add_texts(const Question& question, std::span<const std::int32_t> written,
   compare_tokens(question.suffix, written, result);
   const std::vector<std::int32_t> prompt = question.prompt();
   const auto shown = std::min<std::size_t>(prompt.size(), kShownBefore);
-  result.before = tokenizer.decode(std::span(prompt).last(shown),
-                                   {.skip_special = true, .continues = shown < prompt.size()});
-  result.truth = text_of(question.suffix, tokenizer);
-  result.written = text_of(written, tokenizer);
+  result.texts->before = tokenizer.decode(
+      std::span(prompt).last(shown), {.skip_special = true, .continues = shown < prompt.size()});
+  result.texts->truth = text_of(question.suffix, tokenizer);
+  result.texts->written = text_of(written, tokenizer);
 }
 
 std::string found_note(const char* what, const FoundDocuments& documents) {
@@ -221,8 +224,10 @@ class Reciter {
                                                    .tokenizer = &tokenizer});
   }
 
-  /// Questions between progress reports.
-  std::int64_t round() const { return 32 * batch_; }
+  /// Questions between progress reports: whole batches, and no more, since a kill loses them.
+  std::int64_t round() const {
+    return (kQuestionsAtOnce + batch_ - 1) / batch_ * batch_ * model_.grid().batch_places();
+  }
 
   std::vector<Recitation> ask(std::span<const Question> questions) {
     const auto sequence = [&](std::int64_t n) {
@@ -297,7 +302,7 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
         options.progress(first + std::ssize(places), std::ssize(questions));
     }
     for (Recitation& one : some) {
-      if (options.kept) one.before = one.truth = one.written = std::string();
+      if (options.kept) one.texts.reset();
       all.push_back(std::move(one));
     }
   }

@@ -62,7 +62,7 @@ bool is_whole(const ReciteOptions& options, std::int64_t prompt);
 /// with an offset, which the suffix follows, it has that token unless it is the document's start.
 /// Returns one recitation per document and prompt length, all documents of the first length first;
 /// skips documents that are too short for a length. The caller sets the recitations' groups, and
-/// with set_blind_scores() that score. A result needs about 400 bytes of memory, and its texts if
+/// with set_blind_scores() that score. A result needs about 300 bytes of memory, and its texts if
 /// they are not kept elsewhere; nothing else grows with the number of documents.
 ///
 /// Collective over the model's ranks. The result is the same on every rank, and on every grid up

@@ -113,7 +113,7 @@ void compare_losses(LoadedModel& model, LoadedModel& other, const StudyDocuments
                     const std::function<void(std::int64_t first, const TokenLosses& own,
                                              const TokenLosses& by_other)>& to) {
   const std::int64_t batch = losses_batch(model, documents), all = documents.size(),
-                     round = 32 * batch * model.grid().batch_places();  // whole batches of all
+                     round = 8 * batch * model.grid().batch_places();  // whole batches of all
   for (std::int64_t first = 0; first < all; first += round) {
     const std::int64_t count = std::min(round, all - first);
     if (first + count <= known) continue;

@@ -361,10 +361,7 @@ std::vector<MembershipResult> membership_results(const MemorizationReport& repor
 Recitation with_texts(const RecitationRun& run, const Recitation& recitation) {
   Recitation whole = recitation;
   if (!run.kept) return whole;
-  Recitation kept = run.kept(&recitation - run.recitations.data());
-  whole.before = std::move(kept.before);
-  whole.truth = std::move(kept.truth);
-  whole.written = std::move(kept.written);
+  whole.texts = run.kept(&recitation - run.recitations.data()).texts;
   return whole;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "axonn/foundation/base/check.h"
 #include "axonn/use/memorize/documents.h"
 #include "axonn/use/memorize/extraction.h"
 #include "axonn/use/memorize/membership.h"
@@ -41,6 +43,45 @@ struct Information {
   double memorized() const { return std::max(bits - coded, 0.0); }
 };
 
+/// Decoded; may not be valid UTF-8.
+struct RecitationTexts {
+  std::string before, truth, written;  ///< the prompt's end, the true suffix, the model's text
+};
+
+/// As std::optional, but an empty one takes the room of a pointer.
+template <typename T>
+class Rare {
+ public:
+  Rare() = default;
+  Rare(T value) : value_(std::make_unique<T>(std::move(value))) {}
+  Rare(const Rare& other) : value_(other ? std::make_unique<T>(*other) : nullptr) {}
+  Rare(Rare&&) noexcept = default;
+  Rare& operator=(Rare other) noexcept {
+    value_ = std::move(other.value_);
+    return *this;
+  }
+
+  explicit operator bool() const { return value_ != nullptr; }
+  bool has_value() const { return value_ != nullptr; }
+  T& operator*() { return checked(); }
+  const T& operator*() const { return checked(); }
+  T* operator->() { return &checked(); }
+  const T* operator->() const { return &checked(); }
+  T& emplace(T value = {}) {
+    value_ = std::make_unique<T>(std::move(value));
+    return *value_;
+  }
+  void reset() { value_.reset(); }
+
+ private:
+  T& checked() const {
+    AXONN_CHECK(value_, "a recitation lacks what is asked of it");
+    return *value_;
+  }
+
+  std::unique_ptr<T> value_;
+};
+
 /// A model's greedy continuation of a prompt, compared with the document's own suffix.
 struct Recitation {
   std::int64_t document = 0;       ///< index among the documents of the study or the audit
@@ -51,13 +92,12 @@ struct Recitation {
   double token_accuracy = 0;       ///< share of positions with equal tokens
   std::int64_t edit_distance = 0;  ///< Levenshtein distance in tokens
   double loss = 0;                 ///< of the true suffix, nats per token
-  /// The end of the prompt, the true suffix and the model's text, decoded; may not be valid UTF-8.
-  std::string before, truth, written;
-  std::optional<SuffixRecord> record = {};      ///< empty in results of versions without records
-  std::optional<MembershipScores> scores = {};  ///< of the document; only with the whole prompt
-  std::vector<NearRecord> near = {};            ///< likewise, for each distance that was asked for
-  std::optional<Exposure> exposure = {};        ///< likewise, of canaries
-  std::optional<Information> information = {};  ///< likewise, of documents whose bits are known
+  Rare<RecitationTexts> texts = RecitationTexts();  ///< empty if they are kept elsewhere
+  std::optional<SuffixRecord> record = {};  ///< empty in results of versions without records
+  Rare<MembershipScores> scores = {};       ///< of the document; only with the whole prompt
+  std::vector<NearRecord> near = {};        ///< likewise, for each distance that was asked for
+  Rare<Exposure> exposure = {};             ///< likewise, of canaries
+  Rare<Information> information = {};       ///< likewise, of documents whose bits are known
 };
 
 /// All documents of a run, tested with the whole prompt during its training.

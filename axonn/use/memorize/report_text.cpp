@@ -507,7 +507,8 @@ std::string listed(const MemorizationReport& report) {
     text += fmt::format("  {:>2}  {}\n", i + 1,
                         shortened(printable(document_text(report, r.document)), kColumns - 6));
     text += fmt::format("      {}: {}\n", group_name(report.groups[r.group]), facts);
-    text += line("truth", r.truth) + line("written", r.exact ? "the same" : r.written);
+    text += line("truth", r.texts->truth);
+    text += line("written", r.exact ? "the same" : r.texts->written);
   }
   return text;
 }

@@ -32,7 +32,7 @@ TEST(AuditPart, HasWhatAnEarlierStartOfTheSameAuditMade) {
     for (std::size_t i = 0; i < 5; ++i) {
       const Recitation known = part.recitation(i);
       EXPECT_EQ(known.document, all[i].document);
-      EXPECT_EQ(known.truth, all[i].truth);
+      EXPECT_EQ(known.texts->truth, all[i].texts->truth);
       EXPECT_EQ(known.record->log10_p, all[i].record->log10_p);
       EXPECT_EQ(known.scores.has_value(), all[i].scores.has_value());
     }
@@ -67,7 +67,7 @@ TEST(AuditPart, HasValuesAfterTheRecitations) {
   AuditPart part(path, "an audit");
   EXPECT_EQ(part.counts(), (AuditCounts{3, 3}));
   for (std::int64_t n = 0; n < 3; ++n) EXPECT_EQ(part.values(n), values[n]) << "to the last bit";
-  EXPECT_EQ(part.recitation(2).truth, all[2].truth);
+  EXPECT_EQ(part.recitation(2).texts->truth, all[2].texts->truth);
   part.append_values(1, std::span(values).last(1));
   EXPECT_EQ(AuditPart(path, "an audit").counts(), (AuditCounts{3, 2}));
   EXPECT_EQ(AuditPart(path, "an audit").values(1), values[2]);

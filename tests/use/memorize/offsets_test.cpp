@@ -58,7 +58,7 @@ void expect_goes_on(LoadedModel& model, const StudyDocuments& documents, ReciteO
   options.kept = {.recitations = std::ssize(all)};
   for (const Recitation& one : recite(model, *tokenizer, documents, options)) {
     EXPECT_EQ(one.loss, leads ? -1 : 0);
-    EXPECT_EQ(one.truth, "") << "which only the file has";
+    EXPECT_FALSE(one.texts) << "which only the file has";
   }
   if (leads) part->append(std::ssize(all) - 1, {});  // the last one is lost
   --options.kept->recitations;
@@ -67,7 +67,7 @@ void expect_goes_on(LoadedModel& model, const StudyDocuments& documents, ReciteO
     EXPECT_NEAR(redone[i].loss, all[i].loss, 1e-4);
     if (!leads) continue;
     EXPECT_NEAR(part->recitation(i).loss, all[i].loss, 1e-4);
-    EXPECT_EQ(part->recitation(i).truth, all[i].truth);
+    EXPECT_EQ(part->recitation(i).texts->truth, all[i].texts->truth);
   }
 }
 
@@ -106,8 +106,8 @@ TEST(Offsets, AndSuffixesAreTestedAsDocumentsThatBeginAndEndThereOnEveryGrid) {
                          part.tokens.begin() + offset + length + suffix};
         const Recitation alone =
             recite(loaded, *tokenizer, std::vector{part}, {.suffix_tokens = suffix}).at(0);
-        EXPECT_EQ(all[i].truth, alone.truth);
-        EXPECT_EQ(all[i].written, alone.written);
+        EXPECT_EQ(all[i].texts->truth, alone.texts->truth);
+        EXPECT_EQ(all[i].texts->written, alone.texts->written);
         EXPECT_NEAR(all[i].loss, alone.loss, 1e-5);
         EXPECT_NEAR(all[i].record->log10_p[1], alone.record->log10_p[1], 1e-4);
       }
