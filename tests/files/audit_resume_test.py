@@ -44,6 +44,60 @@ class AuditResume(RunTest):
         self.assertEqual(*[one["runs"][0]["recitations"] for one in reports])
         self.assertEqual(len(reports[0]["runs"][0]["recitations"]), 400)
 
+    def killed(self, command, part, wanted):
+        """Kills a command once so many lines of its part begin with '['; returns their number."""
+        made = 0
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as process:
+            while process.poll() is None and made < wanted:
+                if os.path.exists(part):
+                    with open(part) as file:
+                        made = sum(line.startswith("[") for line in file)
+            process.kill()
+        return made
+
+    def test_searches_near_a_text_and_reference_scores_go_on_too(self):
+        axonn("data", "synthetic", "--records", 200, "--out", self.path("records.jsonl"))
+        axonn("data", "synthetic", "--records", 150, "--seed", 7, "--out", self.path("new.jsonl"))
+        config = CONFIG.replace("records.jsonl", self.path("records.jsonl"))
+        run = self.train("run", config=config)
+        other = self.train("other", "--training.seed", "5", config=config)
+        part = self.path("killed.json.part")
+
+        def command(out):
+            return [program.PROGRAM, "memorize", "--audit",
+                    "--model", os.path.join(run, "checkpoints"),
+                    "--reference", os.path.join(other, "checkpoints"),
+                    "--documents", self.path("records.jsonl"),
+                    "--control", self.path("new.jsonl"), "--suffix", "4", "--seq-len", "193",
+                    "--near", "0,1", "--near-beams", "4", "--policies", "t=1,k=5",
+                    "--batch", "8", "--json", self.path(out)]
+        subprocess.run(command("whole.json"), capture_output=True, check=True)
+        # In the search of the first distance, of the second, and in the losses by the reference.
+        for wanted in (20, 500, 2 * 350 + 320):
+            self.assertGreaterEqual(self.killed(command("killed.json"), part, wanted), wanted)
+        with open(part) as file:
+            lines = file.readlines()
+        with open(part, "w") as file:  # as if killed in a later round of documents
+            file.writelines(lines[:1 + 350 + 2 * 350 + 330] + ["[0.5, "])
+        done = subprocess.run(command("killed.json"), capture_output=True, text=True, check=True)
+        self.assertIn("goes on after 350 recitations and 1,030 further values", done.stderr)
+        reports = []
+        for name in ("whole.json", "killed.json"):
+            with open(self.path(name)) as file:
+                reports.append(json.load(file))
+        for of in ("runs", "origin", "variants"):  # which have seconds, dates and commands
+            for report in reports:
+                kept = report.pop(of)
+                if of == "runs":
+                    report["recitations"] = kept[0]["recitations"]
+        self.assertEqual(*reports)
+        recitations = reports[0]["recitations"]
+        self.assertEqual(len(recitations), 350)
+        for one in recitations:
+            self.assertEqual([near["epsilon"] for near in one["near"]], [0, 1])
+            self.assertIn("score_ratio", one)
+
     def test_recitations_of_another_file_of_the_same_name_do_not_count(self):
         axonn("data", "synthetic", "--records", 400, "--out", self.path("records.jsonl"))
         run = self.train("run", config=CONFIG.replace("records.jsonl", self.path("records.jsonl")))

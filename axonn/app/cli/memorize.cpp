@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <iterator>
@@ -7,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "axonn/app/cli/command.h"
 #include "axonn/app/cli/config_flags.h"
@@ -18,6 +21,7 @@
 #include "axonn/app/start/start_run.h"
 #include "axonn/data/corpus/tokens/token_cache.h"
 #include "axonn/data/corpus/tokens/tokenize.h"
+#include "axonn/foundation/base/atomic_text.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/clock.h"
 #include "axonn/foundation/base/files.h"
@@ -228,44 +232,83 @@ ReciteOptions recite_options_of(const MemorizeFlags& flags) {
   return options;
 }
 
-/// What the recitations of an audit depend on, on one line: the questions, the documents, and the
-/// files of model, adapters and tokenizer with their sizes and times. "" without a file for it.
+/// What the results of an audit depend on, on one line: the questions, the documents, and the files
+/// of models, adapters and tokenizer with their sizes and times. "" without a file for it.
 std::string audit_text(const MemorizeFlags& flags, const Config& config, const ReciteOptions& asked,
                        const FoundDocuments& documents, const FoundDocuments& control) {
   if (flags.json.empty()) return "";
   std::vector<std::string> files;
   for (const NamedPath& input : inputs_of(flags, config))
     std::ranges::copy(files_below(input.path), std::back_inserter(files));
+  if (!flags.reference.empty())
+    std::ranges::copy(files_below(flags.reference), std::back_inserter(files));
   std::string how = concat(build_info().version, ' ', flags.dtype, ' ', flags.ema, ' ',
                            flags.suffix, ' ', fmt::format("{}", fmt::join(flags.policies, ";")));
   for (const auto* numbers : {&asked.prompt_lengths, &asked.prompt_offsets, &asked.prompt_suffixes})
     how += fmt::format(" [{}]", fmt::join(*numbers, ","));
+  if (!flags.near.epsilon.empty())
+    how += fmt::format(" near [{}] {} {}", fmt::join(flags.near.epsilon, ","), flags.near.beams,
+                       flags.distance);
   std::uint64_t hash = 0;
   for (const auto* found : {&documents, &control})
-    for (const StudyDocument& one : found->documents)
+    for (std::int64_t n = 0; n < found->documents.size(); ++n) {
+      const StudyDocument one = found->documents[n];
       hash = mix_bits(hash ^ xxh3(one.name)) ^ xxh3(std::as_bytes(std::span(one.tokens)));
+    }
   return "axonn memorize" +
          cache_path({.folder = "", .makes = false}, "audit", files, concat(how, ' ', hash));
 }
 
+bool is_file_of_its_own(const std::string& path) {
+  return !path.empty() &&
+         (!std::filesystem::exists(path) || std::filesystem::is_regular_file(path));
+}
+
+/// Where an audit keeps tokens, and recitations that it does not go on from: beside its result,
+/// where the user has room for it.
+std::string work_folder(const MemorizeFlags& flags) {
+  for (const std::string& file : {flags.json, flags.html})
+    if (is_file_of_its_own(file)) return file + ".work";
+  return concat(std::filesystem::temp_directory_path().string(), "/axonn-audit-", ::getuid());
+}
+
 /// Lets the audit go on from what an earlier start has made, and keep what it makes. The file is
 /// that of rank 0, which tells the others how much there is.
-void resume_audit(const MemorizeFlags& flags, const std::string& audit, Communicator& world,
+void resume_audit(const std::string& path, const std::string& audit, Communicator& world,
                   ReciteOptions& options, std::optional<AuditPart>& part) {
-  if (flags.json.empty()) return;
-  if (world.rank() == 0) part.emplace(flags.json + ".part", audit);
-  double count = part ? static_cast<double>(part->known().size()) : 0;
-  world.broadcast({&count, 1, DType::f64}, 0, "audit").wait();
-  if (part) {
-    options.known = part->known();
-    options.made = [&part](std::int64_t first, std::span<const Recitation> made) {
-      part->append(first, made);
-    };
+  if (world.rank() == 0) options.part = &part.emplace(path, audit);
+  const AuditCounts made = part ? part->counts() : AuditCounts();
+  std::array<double, 2> counts{static_cast<double>(made.recitations),
+                               static_cast<double>(made.values)};
+  world.broadcast({counts.data(), counts.size(), DType::f64}, 0, "audit").wait();
+  options.kept = {.recitations = static_cast<std::int64_t>(counts[0]),
+                  .values = static_cast<std::int64_t>(counts[1])};
+  if (made.recitations == 0) return;
+  std::cerr << "note: goes on after " << format_count(made.recitations) << " recitations"
+            << (made.values > 0 ? concat(" and ", format_count(made.values), " further values")
+                                : "")
+            << " of " << path << "\n";
+}
+
+/// Says in the report which model was asked, and where.
+void describe_audit(LoadedModel& model, const MemorizeFlags& flags, const std::string& command,
+                    MemorizationReport& report) {
+  report.origin = {.program = program_name(),
+                   .command = command,
+                   .date = utc_now(),
+                   .machine = describe_machine(model.grid().world(), &model.backend().device())};
+  const ModelConfig& sizes = model.config().model;
+  report.model = fmt::format("{}: {}, {} layers, width {}", flags.model, parameters_text(sizes),
+                             sizes.layers, sizes.hidden);
+}
+
+void write_results(const MemorizationReport& report, const MemorizeFlags& flags) {
+  if (!flags.json.empty()) {
+    AtomicText file(flags.json);
+    write_json(report, [&](std::string_view text) { file.append(text); });
+    file.commit();
   }
-  options.known.resize(static_cast<std::size_t>(count));
-  if (part && count > 0)
-    std::cerr << "note: goes on after " << format_count(std::ssize(options.known))
-              << " recitations of " << flags.json << ".part\n";
+  if (!flags.html.empty()) write_file_atomically(flags.html, html_page(report));
 }
 
 int run_audit(const MemorizeFlags& flags, const std::string& command) {
@@ -288,8 +331,9 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
                               .most = seq_len_of(config, flags),
                               .stride = flags.stride,
                               .count = flags.limit};
+  const TemporaryFolder work(work_folder(flags));
   const auto read = [&](const std::vector<std::string>& files) {
-    FoundDocuments found = read_documents(files, tokenizer, limits, {}, {});
+    FoundDocuments found = read_documents(files, tokenizer, limits, {.folder = work.path()}, {});
     if (found.documents.empty())
       refuse("of ", found.found, " documents in ", files.front(), " none has more than ",
              flags.suffix, " tokens; lower --suffix");
@@ -299,7 +343,9 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
   const FoundDocuments control = flags.control.empty() ? FoundDocuments{} : read(flags.control);
   const ReciteOptions asked = recite_options_of(flags);
   check_near(asked, tokenizer->vocab_size());
-  const std::string audit = audit_text(flags, config, asked, documents, control);
+  const std::string audit = audit_text(flags, config, asked, documents, control),
+                    kept = is_file_of_its_own(flags.json) ? flags.json + ".part"
+                                                          : work.path() + "/recitations";
   with_model(config, [&](LoadedModel& loaded) {
     ProgressLine line(loaded.progress(), "testing", "recitations");
     ReciteOptions options = asked;
@@ -308,22 +354,14 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
                                        loaded.grid().world(), tokenizer.get());
     options.reference = reference.get();
     std::optional<AuditPart> part;
-    resume_audit(flags, audit, loaded.grid().world(), options, part);
+    resume_audit(kept, audit, loaded.grid().world(), options, part);
     MemorizationReport report = audit_model(loaded, *tokenizer, documents, control, options);
     report.extraction = grid;
-    report.origin = {
-        .program = program_name(),
-        .command = command,
-        .date = utc_now(),
-        .machine = describe_machine(loaded.grid().world(), &loaded.backend().device())};
-    const ModelConfig& sizes = loaded.config().model;
-    report.model = fmt::format("{}: {}, {} layers, width {}", flags.model, parameters_text(sizes),
-                               sizes.layers, sizes.hidden);
+    describe_audit(loaded, flags, command, report);
     if (loaded.grid().world().rank() != 0) return;
     line.clear();
     std::cout << to_text(report);
-    if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
-    if (!flags.html.empty()) write_file_atomically(flags.html, html_page(report));
+    write_results(report, flags);
     if (part) part->remove();
   });
   return 0;

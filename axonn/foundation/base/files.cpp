@@ -15,6 +15,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "axonn/foundation/base/atomic_text.h"
 #include "axonn/foundation/base/hash.h"
 #include "axonn/foundation/base/utf8.h"
 
@@ -401,11 +402,8 @@ void write_text(const std::string& path, std::string_view text) {
 }
 
 void write_file_atomically(const std::string& path, std::string_view text) {
-  struct stat status;
-  if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
-    return write_text(path, text);
-  AtomicFile file(path);
-  file.append(std::as_bytes(std::span(text)));
+  AtomicText file(path);
+  file.append(text);
   file.commit();
 }
 

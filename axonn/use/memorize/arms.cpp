@@ -159,7 +159,7 @@ StudyDocument near_duplicate(const StudyDocument& document, std::int64_t number,
   return copy;
 }
 
-TrialDocuments documents_of_arms(std::span<const BucketConfig> arms, FoundDocuments given,
+TrialDocuments documents_of_arms(std::span<const BucketConfig> arms, const FoundDocuments& given,
                                  const Tokenizer& tokenizer, const ArmOptions& options) {
   std::int64_t texts = 0, records = 0;
   for (const BucketConfig& arm : arms)
@@ -169,7 +169,7 @@ TrialDocuments documents_of_arms(std::span<const BucketConfig> arms, FoundDocume
     drawn = draw_documents(generated_documents(records, options.seed, tokenizer, options.limits),
                            records, options.seed);
   else if (texts > 0)
-    drawn = draw_documents(std::move(given), texts, options.seed);
+    drawn = draw_documents(given, texts, options.seed);
   TrialDocuments documents;
   std::vector<StudyDocument> all;
   for (std::size_t a = 0; a < arms.size(); ++a) {
@@ -252,7 +252,7 @@ DocumentLimits limits_of(const Config& config, const MemorizeConfig& memorize) {
 }
 
 TrialPlan plan_of_trial(const Config& config, const MemorizeConfig& memorize,
-                        const Tokenizer& tokenizer, FoundDocuments given) {
+                        const Tokenizer& tokenizer, const FoundDocuments& given) {
   const InjectionPlan plan{.steps = config.training.steps,
                            .warmup_steps = warmup_steps(config),
                            .batch = config.training.global_batch,
@@ -261,7 +261,7 @@ TrialPlan plan_of_trial(const Config& config, const MemorizeConfig& memorize,
   const std::vector<BucketConfig> arms = arms_of(config, memorize);
   TrialPlan trial{
       .documents = documents_of_arms(
-          arms, std::move(given), tokenizer,
+          arms, given, tokenizer,
           {.seed = plan.seed, .limits = limits_of(config, memorize), .by_name = listed}),
       .slots = {.first = plan.warmup_steps * plan.batch, .replaces = listed}};
   std::vector<std::int64_t> epochs;

@@ -50,7 +50,7 @@ std::vector<CanarySpace> canary_spaces(std::span<const BucketConfig> arms,
 /// Draws the documents of each arm. Generated ones depend on the seed and on the arm alone; those
 /// of `given` are drawn without repetition, arm after arm. Throws UsageError if there are too few,
 /// and if a canary is longer than the limit.
-TrialDocuments documents_of_arms(std::span<const BucketConfig> arms, FoundDocuments given,
+TrialDocuments documents_of_arms(std::span<const BucketConfig> arms, const FoundDocuments& given,
                                  const Tokenizer& tokenizer, const ArmOptions& options);
 
 /// The document of each sequence after the warm-up, or -1: an index into TrialDocuments::all.
@@ -70,7 +70,7 @@ struct TrialPlan {
 /// The plan of the trial whose seed `config` has. given: those of memorize.documents. Throws
 /// UsageError if there are too few documents or steps.
 TrialPlan plan_of_trial(const Config& config, const MemorizeConfig& memorize,
-                        const Tokenizer& tokenizer, FoundDocuments given);
+                        const Tokenizer& tokenizer, const FoundDocuments& given);
 
 /// The sequences of a reference of a trial, drawn with the seed of config, its own: the documents
 /// that it learns, as learned_by() says, come as in the trial, and those of a control like those of

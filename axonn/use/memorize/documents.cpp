@@ -16,62 +16,135 @@ namespace axonn {
 
 namespace {
 
-/// Of documents, one after the other, without their end-of-text tokens, those that are long enough
-/// and no duplicates, cut if they are too long.
+/// Those of documents, one after the other, that are long enough and no duplicates; counts all.
 class UsableDocuments {
  public:
-  UsableDocuments(const Tokenizer& tokenizer, const DocumentLimits& limits)
-      : begin_(tokenizer.begin_of_text()), end_(tokenizer.end_of_text()), limits_(limits) {}
+  UsableDocuments(const DocumentLimits& limits, FoundDocuments& found)
+      : limits_(limits), found_(found) {}
 
-  void add(StudyDocument one) {
-    if (end_ && !one.tokens.empty() && one.tokens.back() == *end_) one.tokens.pop_back();
-    if (limits_.stride > 0 && std::ssize(one.tokens) > limits_.most)
-      add_windows(one);
-    else
-      keep(std::move(one));
-  }
-  FoundDocuments take() { return std::move(found_); }
-
- private:
-  void add_windows(const StudyDocument& one) {
-    const std::int64_t size = std::ssize(one.tokens);
-    for (std::int64_t first = 0, length = limits_.most; first + length <= size;
-         first += limits_.stride, length = limits_.most - std::ssize(begin_)) {
-      StudyDocument window{concat("tokens ", first + 1, " to ", first + length, " of ", one.name),
-                           {}};
-      window.tokens.reserve(limits_.most);
-      if (first > 0) window.tokens.assign(begin_.begin(), begin_.end());
-      const auto from = one.tokens.begin() + first;
-      window.tokens.insert(window.tokens.end(), from, from + length);
-      keep(std::move(window));
-    }
-  }
-
-  void keep(StudyDocument one) {
+  /// tokens: those of a document, once it is cut.
+  bool keeps(std::span<const std::int32_t> tokens) {
     ++found_.found;
-    std::vector<std::int32_t>& tokens = one.tokens;
-    if (std::ssize(tokens) > limits_.most) {
-      tokens.resize(limits_.most);
-      tokens.shrink_to_fit();
-      one.bits_of = 0;
-    }
     const auto* bytes = reinterpret_cast<const char*>(tokens.data());
     if (std::ssize(tokens) < limits_.least)
       ++found_.too_short;
-    else if (!hashes_.insert(hash_text({bytes, tokens.size() * sizeof tokens[0]})).second)
+    else if (!hashes_.insert(hash_text({bytes, tokens.size_bytes()})).second)
       ++found_.repeated;
-    else if (limits_.count == 0 || std::ssize(found_.documents) < limits_.count)
-      found_.documents.push_back(std::move(one));
+    else if (limits_.count == 0 || kept_ < limits_.count)
+      return ++kept_ > 0;
+    return false;
   }
 
-  std::span<const std::int32_t> begin_;
-  std::optional<std::int32_t> end_;
+ private:
   DocumentLimits limits_;
+  FoundDocuments& found_;
   std::unordered_set<std::uint64_t> hashes_;
-  FoundDocuments found_;
+  std::int64_t kept_ = 0;
+};
+
+/// Documents, and windows of documents, of a source of tokens.
+class DocumentsOfTokens : public StudyDocuments::Source {
+ public:
+  DocumentsOfTokens(std::shared_ptr<const TokenSource> source, std::string of,
+                    std::shared_ptr<const Tokenizer> tokenizer)
+      : source_(std::move(source)), of_(std::move(of)), tokenizer_(std::move(tokenizer)) {}
+
+  /// Adds the usable ones. A document has no end-of-text token.
+  void find(const DocumentLimits& limits, FoundDocuments& found) {
+    std::vector<std::int64_t> begins;
+    source_->document_begins(0, source_->size(), begins);
+    begins.push_back(source_->size());
+    const auto end = tokenizer_->end_of_text();
+    UsableDocuments usable(limits, found);
+    const auto add = [&](Place place) {
+      if (usable.keeps(tokens_of(place))) places_.push_back(place);
+    };
+    for (std::size_t d = 0; d + 1 < begins.size(); ++d) {
+      Place place{.begin = begins[d], .document = static_cast<std::int32_t>(d + 1)};
+      std::int64_t size = begins[d + 1] - place.begin;
+      if (end && size > 0 && source_->at(begins[d + 1] - 1) == *end) --size;
+      place.length = static_cast<std::int32_t>(std::min(size, limits.most));
+      const bool whole = limits.stride == 0 || size <= limits.most;
+      if (!whole) place.first = 0;
+      add(place);
+      if (whole) continue;
+      place.length -= static_cast<std::int32_t>(std::ssize(tokenizer_->begin_of_text()));
+      for (place.first = limits.stride; place.first + place.length <= size;
+           place.first += limits.stride)
+        add(place);
+    }
+  }
+
+  std::int64_t count() const override { return std::ssize(places_); }
+  std::int64_t length(std::int64_t n) const override {
+    const Place& place = places_.at(n);
+    return place.length + (place.first > 0 ? std::ssize(tokenizer_->begin_of_text()) : 0);
+  }
+  std::string name(std::int64_t n) const override {
+    const auto& [begin, first, document, length] = places_.at(n);
+    const std::string name = concat("document ", document, " of ", of_);
+    return first < 0 ? name : concat("tokens ", first + 1, " to ", first + length, " of ", name);
+  }
+  StudyDocument read(std::int64_t n) const override { return {name(n), tokens_of(places_.at(n))}; }
+
+ private:
+  struct Place {
+    std::int64_t begin = 0;   // of the document in the source
+    std::int64_t first = -1;  // of a window, a token of the document; -1: its beginning, no window
+    std::int32_t document = 1, length = 0;
+  };
+
+  /// A later window begins with a begin-of-text token.
+  std::vector<std::int32_t> tokens_of(const Place& place) const {
+    std::vector<std::int32_t> tokens;
+    if (place.first > 0) {
+      const auto begin = tokenizer_->begin_of_text();
+      tokens.assign(begin.begin(), begin.end());
+    }
+    const std::size_t before = tokens.size();
+    tokens.resize(before + place.length);
+    source_->read(place.begin + std::max<std::int64_t>(place.first, 0),
+                  std::span(tokens).subspan(before));
+    return tokens;
+  }
+
+  std::shared_ptr<const TokenSource> source_;
+  std::string of_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::vector<Place> places_;
+};
+
+/// Documents of two kinds.
+class JoinedDocuments : public StudyDocuments::Source {
+ public:
+  JoinedDocuments(StudyDocuments first, StudyDocuments second)
+      : first_(std::move(first)), second_(std::move(second)) {}
+
+  std::int64_t count() const override { return first_.size() + second_.size(); }
+  std::int64_t length(std::int64_t n) const override {
+    return n < first_.size() ? first_.length(n) : second_.length(n - first_.size());
+  }
+  std::string name(std::int64_t n) const override {
+    return n < first_.size() ? first_.name(n) : second_.name(n - first_.size());
+  }
+  StudyDocument read(std::int64_t n) const override {
+    return n < first_.size() ? first_[n] : second_[n - first_.size()];
+  }
+
+ private:
+  StudyDocuments first_, second_;
 };
 
 }  // namespace
+
+StudyDocuments::StudyDocuments(const StudyDocuments& first, const StudyDocuments& second)
+    : StudyDocuments(std::make_shared<const JoinedDocuments>(first, second)) {}
+
+std::int64_t StudyDocuments::longest() const {
+  std::int64_t longest = 1;
+  for (std::int64_t n = 0; n < count_; ++n) longest = std::max(longest, length(n));
+  return longest;
+}
 
 FoundDocuments read_documents(const std::vector<std::string>& files,
                               std::shared_ptr<const Tokenizer> tokenizer,
@@ -79,46 +152,51 @@ FoundDocuments read_documents(const std::vector<std::string>& files,
                               const TokenizeReport& report) {
   const std::vector<std::string> paths = text_files(files);
   const TokenizeOptions how{.report = report};
-  const auto source = cache.folder.empty() ? tokenize_in_memory(paths, *tokenizer, how)
-                                           : tokenize_cached(paths, *tokenizer, cache, how);
-  std::vector<std::int64_t> begins;
-  source->document_begins(0, source->size(), begins);
-  begins.push_back(source->size());
+  auto source = cache.folder.empty() ? tokenize_in_memory(paths, *tokenizer, how)
+                                     : tokenize_cached(paths, *tokenizer, cache, how);
   const std::string more = paths.size() > 1 ? concat(" and ", paths.size() - 1, " more") : "";
-  UsableDocuments usable(*tokenizer, limits);
-  for (std::size_t d = 0; d + 1 < begins.size(); ++d) {
-    StudyDocument one{concat("document ", d + 1, " of ", paths.front(), more), {}};
-    one.tokens.resize(static_cast<std::size_t>(begins[d + 1] - begins[d]));
-    source->read(begins[d], one.tokens);
-    usable.add(std::move(one));
-  }
-  return usable.take();
+  const auto documents = std::make_shared<DocumentsOfTokens>(
+      std::move(source), concat(paths.front(), more), std::move(tokenizer));
+  FoundDocuments found;
+  documents->find(limits, found);
+  found.documents = StudyDocuments(documents);
+  return found;
 }
 
 FoundDocuments generated_documents(std::int64_t count, std::uint64_t seed,
                                    const Tokenizer& tokenizer, const DocumentLimits& limits) {
   const SyntheticRecords records(seed);
-  UsableDocuments usable(tokenizer, limits);
-  for (std::int64_t i = 0; i < count; ++i)
-    usable.add({.name = concat("record ", i + 1),
-                .tokens = tokenizer.encode_prompt(records.text(i)),
-                .bits = records.surprise(i, limits.least - 1),
-                .bits_of = limits.least - 1});
-  return usable.take();
+  const auto end = tokenizer.end_of_text();
+  FoundDocuments found;
+  UsableDocuments usable(limits, found);
+  std::vector<StudyDocument> kept;
+  for (std::int64_t i = 0; i < count; ++i) {
+    StudyDocument one{.name = concat("record ", i + 1),
+                      .tokens = tokenizer.encode_prompt(records.text(i))};
+    if (end && !one.tokens.empty() && one.tokens.back() == *end) one.tokens.pop_back();
+    if (std::ssize(one.tokens) > limits.most) {
+      one.tokens.resize(limits.most);
+    } else {
+      one.bits = records.surprise(i, limits.least - 1);
+      one.bits_of = limits.least - 1;
+    }
+    if (usable.keeps(one.tokens)) kept.push_back(std::move(one));
+  }
+  found.documents = std::move(kept);
+  return found;
 }
 
-std::vector<StudyDocument> draw_documents(FoundDocuments from, std::int64_t count,
+std::vector<StudyDocument> draw_documents(const FoundDocuments& from, std::int64_t count,
                                           std::uint64_t seed) {
-  std::vector<StudyDocument>& all = from.documents;
-  if (std::ssize(all) < count)
+  const StudyDocuments& all = from.documents;
+  if (all.size() < count)
     refuse("the buckets need ", count, " documents, but of the ", from.found, " found only ",
            all.size(), " can be used (", from.too_short, " are too short, ", from.repeated,
            " are duplicates); give more memorize.documents, or lower memorize.bucket_size");
   const auto bits = Random(seed, "study/buckets").bits(0);
   const std::uint64_t key = std::uint64_t{bits[0]} << 32 | bits[1];
   std::vector<StudyDocument> drawn;
-  for (std::int64_t i = 0; i < count; ++i)
-    drawn.push_back(std::move(all[permute(i, all.size(), key)]));
+  for (std::int64_t i = 0; i < count; ++i) drawn.push_back(all[permute(i, all.size(), key)]);
   return drawn;
 }
 

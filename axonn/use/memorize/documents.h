@@ -22,9 +22,52 @@ struct StudyDocument {
   std::int64_t bits_of = 0;
 };
 
+/// Documents by number. Those of files are read from their tokens when they are asked for: one of
+/// them needs 24 bytes of memory, whatever its length. Copies share what they refer to.
+class StudyDocuments {
+ public:
+  /// Documents that are not in memory.
+  class Source {
+   public:
+    virtual ~Source() = default;
+    virtual std::int64_t count() const = 0;
+    virtual std::int64_t length(std::int64_t n) const = 0;
+    virtual std::string name(std::int64_t n) const = 0;
+    virtual StudyDocument read(std::int64_t n) const = 0;
+  };
+
+  StudyDocuments() = default;
+  /// The first `count` of them.
+  StudyDocuments(std::shared_ptr<const std::vector<StudyDocument>> held, std::int64_t count)
+      : held_(std::move(held)), count_(count) {}
+  StudyDocuments(std::vector<StudyDocument> held)  // as good as the list itself
+      : held_(std::make_shared<const std::vector<StudyDocument>>(std::move(held))),
+        count_(std::ssize(*held_)) {}
+  StudyDocuments(std::shared_ptr<const Source> source)
+      : source_(std::move(source)), count_(source_->count()) {}
+  /// These documents, then those.
+  StudyDocuments(const StudyDocuments& first, const StudyDocuments& second);
+
+  std::int64_t size() const { return count_; }
+  bool empty() const { return count_ == 0; }
+  StudyDocument operator[](std::int64_t n) const { return held_ ? held_->at(n) : source_->read(n); }
+  /// Tokens of a document.
+  std::int64_t length(std::int64_t n) const {
+    return held_ ? std::ssize(held_->at(n).tokens) : source_->length(n);
+  }
+  std::string name(std::int64_t n) const { return held_ ? held_->at(n).name : source_->name(n); }
+  /// Tokens of the longest one; at least 1.
+  std::int64_t longest() const;
+
+ private:
+  std::shared_ptr<const std::vector<StudyDocument>> held_;  // or, if it is null:
+  std::shared_ptr<const Source> source_;
+  std::int64_t count_ = 0;
+};
+
 /// The usable documents, and counts of those left out by reason.
 struct FoundDocuments {
-  std::vector<StudyDocument> documents;
+  StudyDocuments documents;
   std::int64_t found = 0;
   std::int64_t too_short = 0, repeated = 0;
 };
@@ -41,7 +84,8 @@ struct DocumentLimits {
 /// Reads the documents of files of text, folders or patterns of them, in order: each file, or each
 /// {"text": ...} of JSON lines and tables (tokenize()). A document that has the same tokens as an
 /// earlier one is left out: otherwise it could be learned in one bucket and tested in another.
-/// cache and report: as in tokenize_cached(). Throws UsageError as that does.
+/// cache and report: as in tokenize_cached(). The documents read their tokens from the cache, whose
+/// files must stay; without its folder, from memory. Throws UsageError as that does.
 FoundDocuments read_documents(const std::vector<std::string>& files,
                               std::shared_ptr<const Tokenizer> tokenizer,
                               const DocumentLimits& limits, const TokenCache& cache,
@@ -54,7 +98,7 @@ FoundDocuments generated_documents(std::int64_t count, std::uint64_t seed,
 
 /// Draws `count` different documents, in an order that depends on the seed. Throws UsageError if
 /// there are fewer; the message says how many are needed and why others cannot be used.
-std::vector<StudyDocument> draw_documents(FoundDocuments from, std::int64_t count,
+std::vector<StudyDocument> draw_documents(const FoundDocuments& from, std::int64_t count,
                                           std::uint64_t seed);
 
 /// The training steps into which a study's documents are injected.

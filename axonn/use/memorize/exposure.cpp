@@ -83,8 +83,8 @@ void add_exposure(LoadedModel& model, const Tokenizer& tokenizer, const SpacedDo
                 " is not the whole text \"", text, '"');
     for (const std::string& other : other_canaries(text, space))
       candidates.push_back(tokenizer.encode_prompt(other));
-    one.exposure = {.rank = rank_of_first(losses_of(model, candidates, options.batch)),
-                    .candidates = std::ssize(candidates)};
+    one.exposure = Exposure{.rank = rank_of_first(losses_of(model, candidates, options.batch)),
+                            .candidates = std::ssize(candidates)};
   }
 }
 

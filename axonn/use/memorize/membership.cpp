@@ -204,45 +204,45 @@ Interval clopper_pearson(std::int64_t found, std::int64_t count) {
   return result;
 }
 
-std::vector<double> blind_scores(std::span<const std::span<const std::int32_t>> members,
-                                 std::span<const std::span<const std::int32_t>> others) {
-  constexpr std::size_t kFolds = 10;
-  AXONN_CHECK(members.size() >= 2 && others.size() >= 2, "blind_scores: ", members.size(),
-              " members and ", others.size(), " others, wanted at least two of each");
+std::vector<double> blind_scores(
+    std::int64_t members, std::int64_t others,
+    const std::function<std::vector<std::int32_t>(std::int64_t n)>& tokens) {
+  constexpr std::int64_t kFolds = 10;
+  AXONN_CHECK(members >= 2 && others >= 2, "blind_scores: ", members, " members and ", others,
+              " others, wanted at least two of each");
   using Counts = std::array<std::int64_t, 2>;  // of members and of others
-  const std::array classes{members, others};
+  const Counts sizes{members, others};
   std::unordered_map<std::int32_t, Counts> all;
   Counts totals{};
-  const auto add = [&](auto& counts, Counts& sums, std::size_t of, auto document, int sign) {
-    for (const std::int32_t token : document) counts[token][of] += sign;
-    sums[of] += sign * static_cast<std::int64_t>(document.size());
+  const auto add = [&](std::size_t of, std::int64_t n, int sign) {
+    const std::vector<std::int32_t> document = tokens(n);
+    for (const std::int32_t token : document) all[token][of] += sign;
+    totals[of] += sign * std::ssize(document);
   };
-  for (std::size_t of = 0; of < 2; ++of)
-    for (const auto& document : classes[of]) add(all, totals, of, document, 1);
+  for (std::int64_t n = 0; n < members + others; ++n) add(n < members ? 0 : 1, n, 1);
   const auto V = static_cast<double>(all.size());
-  std::vector<double> scores(members.size() + others.size());
-  for (std::size_t fold = 0; fold < kFolds; ++fold) {
+  std::vector<double> scores(members + others);
+  for (std::int64_t fold = 0; fold < kFolds; ++fold) {
     const auto each = [&](const auto& f) {  // document of the fold
       for (std::size_t of = 0; of < 2; ++of)
-        for (std::size_t i = fold; i < classes[of].size(); i += kFolds) f(of, i);
+        for (std::int64_t i = fold; i < sizes[of]; i += kFolds) f(of, of * members + i);
     };
-    Counts documents{std::ssize(members), std::ssize(others)};
-    each([&](std::size_t of, std::size_t i) {
-      add(all, totals, of, classes[of][i], -1);
+    Counts documents = sizes;
+    each([&](std::size_t of, std::int64_t n) {
+      add(of, n, -1);
       --documents[of];
     });
     const auto log_share = [&](std::int32_t token, std::size_t of) {  // with Laplace's smoothing
       return std::log((static_cast<double>(all[token][of]) + 1) /
                       (static_cast<double>(totals[of]) + V));
     };
-    each([&](std::size_t of, std::size_t i) {
-      double& score = scores[of * members.size() + i];
-      score =
+    each([&](std::size_t, std::int64_t n) {
+      scores[n] =
           std::log(static_cast<double>(documents[0])) - std::log(static_cast<double>(documents[1]));
-      for (const std::int32_t token : classes[of][i])
-        score += log_share(token, 0) - log_share(token, 1);
+      for (const std::int32_t token : tokens(n))
+        scores[n] += log_share(token, 0) - log_share(token, 1);
     });
-    each([&](std::size_t of, std::size_t i) { add(all, totals, of, classes[of][i], 1); });
+    each([&](std::size_t of, std::int64_t n) { add(of, n, 1); });
   }
   return scores;
 }

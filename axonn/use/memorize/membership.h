@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -70,10 +71,12 @@ Interval clopper_pearson(std::int64_t found, std::int64_t count);
 
 /// Scores of documents by their tokens alone, without a model: naive Bayes on the counts of tokens,
 /// learned on nine tenths and applied to the last one, in turn. Members come first, then the
-/// others, as they are given. If these scores separate them, other scores may do so for the same
-/// reason. Source: Das et al., "Blind Baselines Beat Membership Inference Attacks", 2024,
-/// arXiv:2406.16201. Throws Error unless there are two of each.
-std::vector<double> blind_scores(std::span<const std::span<const std::int32_t>> members,
-                                 std::span<const std::span<const std::int32_t>> others);
+/// others; tokens(n), those of document n of both, is called four times for each. If these scores
+/// separate them, other scores may do so for the same reason. Source: Das et al., "Blind Baselines
+/// Beat Membership Inference Attacks", 2024, arXiv:2406.16201. Throws Error unless there are two of
+/// each.
+std::vector<double> blind_scores(
+    std::int64_t members, std::int64_t others,
+    const std::function<std::vector<std::int32_t>(std::int64_t n)>& tokens);
 
 }  // namespace axonn

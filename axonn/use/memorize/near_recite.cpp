@@ -13,7 +13,7 @@ namespace {
 
 /// The search of one document's suffix.
 struct Asked {
-  std::span<const std::int32_t> prompt;
+  std::vector<std::int32_t> prompt;
   NearSearch search;
 };
 
@@ -37,6 +37,41 @@ void step_all(Generator& generator, std::vector<Asked>& all, const SamplingPolic
   }
 }
 
+/// Searches texts near the suffixes of some documents.
+std::vector<NearRecord> search_all(Generator& generator, std::vector<Asked>& all,
+                                   const SamplingPolicy& policy, std::int64_t vocab,
+                                   std::int64_t epsilon) {
+  while (!all.front().search.done()) step_all(generator, all, policy, vocab);
+  std::vector<NearRecord> found;
+  for (const Asked& one : all) {
+    const NearBounds bounds = one.search.bounds();
+    found.push_back({.epsilon = epsilon,
+                     .log10_low = bounds.low / std::numbers::ln10,
+                     .log10_high = bounds.high / std::numbers::ln10});
+  }
+  return found;
+}
+
+/// Bounds that an earlier start has made. On others than rank 0 they do not count.
+std::vector<NearRecord> known_bounds(std::int64_t first, std::size_t count, std::int64_t epsilon,
+                                     const AuditPart* part) {
+  std::vector<NearRecord> known;
+  for (std::size_t i = 0; i < count; ++i) {
+    NearRecord& one = known.emplace_back(NearRecord{.epsilon = epsilon});
+    if (!part) continue;
+    const std::vector<double> values = part->values(first + static_cast<std::int64_t>(i));
+    one.log10_low = values.at(0);
+    one.log10_high = values.at(1);
+  }
+  return known;
+}
+
+void keep_bounds(std::int64_t first, std::span<const NearRecord> made, AuditPart& part) {
+  std::vector<std::vector<double>> values;
+  for (const NearRecord& one : made) values.push_back({one.log10_low, one.log10_high});
+  part.append_values(first, values);
+}
+
 }  // namespace
 
 void check_near(const ReciteOptions& options, std::int64_t vocab) {
@@ -50,47 +85,49 @@ void check_near(const ReciteOptions& options, std::int64_t vocab) {
            " tokens after each prefix; put a policy with top-k first, as in t=1,k=40");
 }
 
-void add_near(LoadedModel& model, const Tokenizer& tokenizer,
-              std::span<const StudyDocument> documents, const ReciteOptions& options,
-              std::span<Recitation> recitations) {
-  if (options.near.epsilon.empty()) return;
+std::int64_t add_near(LoadedModel& model, const Tokenizer& tokenizer,
+                      const StudyDocuments& documents, const ReciteOptions& options,
+                      std::span<Recitation> recitations) {
+  if (options.near.epsilon.empty()) return 0;
   const std::int64_t vocab = tokenizer.vocab_size();
   check_near(options, vocab);
   const SamplingPolicy policy = parse_policy(options.policies.front(), "policies");
-  std::int64_t longest = 1;
-  for (const StudyDocument& one : documents) longest = std::max(longest, std::ssize(one.tokens));
   Generator generator(model, {.batch = options.batch,
-                              .context = longest,
+                              .context = documents.longest(),
                               .hold_weights = options.hold_weights,
                               .tokenizer = &tokenizer});
   std::vector<Recitation*> whole;
   for (Recitation& one : recitations)
     if (is_whole(options, one.prompt)) whole.push_back(&one);
   const std::int64_t beams = options.near.beams;
-  std::int64_t at_once = options.near.at_once;
+  std::size_t at_once = options.near.at_once;
   if (at_once == 0)  // if there is room for their beams, the cache keeps the prompts
     at_once = std::max<std::int64_t>(generator.reserve(whole.size() * beams) / beams, 1);
+  std::int64_t set = 0;  // bounds, of all distances
   for (const std::int64_t epsilon : options.near.epsilon)
     for (std::size_t first = 0; first < whole.size(); first += at_once) {
-      const auto some =
-          std::span(whole).subspan(first, std::min<std::size_t>(at_once, whole.size() - first));
-      std::vector<Asked> all;
-      for (const Recitation* one : some) {
-        const std::span<const std::int32_t> tokens = documents[one->document].tokens;
-        const std::size_t before = tokens.size() - options.suffix_tokens;
-        all.push_back(
-            {tokens.first(before),
-             NearSearch(tokens.subspan(before),
-                        {.epsilon = epsilon, .beams = beams, .distance = options.near.distance})});
+      const auto some = std::span(whole).subspan(first, std::min(at_once, whole.size() - first));
+      std::vector<NearRecord> bounds;
+      if (options.kept && set + std::ssize(some) <= options.kept->values) {
+        bounds = known_bounds(set, some.size(), epsilon, options.part);
+      } else {
+        std::vector<Asked> all;
+        for (const Recitation* one : some) {
+          std::vector<std::int32_t> tokens = documents[one->document].tokens;
+          const std::size_t before = tokens.size() - options.suffix_tokens;
+          const auto suffix = std::span<const std::int32_t>(tokens).subspan(before);
+          NearSearch search(
+              suffix, {.epsilon = epsilon, .beams = beams, .distance = options.near.distance});
+          tokens.resize(before);
+          all.push_back({std::move(tokens), std::move(search)});
+        }
+        bounds = search_all(generator, all, policy, vocab, epsilon);
+        if (options.part) keep_bounds(set, bounds, *options.part);
       }
-      while (!all.front().search.done()) step_all(generator, all, policy, vocab);
-      for (std::size_t i = 0; i < some.size(); ++i) {
-        const NearBounds bounds = all[i].search.bounds();
-        some[i]->near.push_back({.epsilon = epsilon,
-                                 .log10_low = bounds.low / std::numbers::ln10,
-                                 .log10_high = bounds.high / std::numbers::ln10});
-      }
+      for (std::size_t i = 0; i < some.size(); ++i) some[i]->near.push_back(bounds[i]);
+      set += std::ssize(some);
     }
+  return set;
 }
 
 }  // namespace axonn

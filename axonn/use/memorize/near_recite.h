@@ -20,9 +20,10 @@ void check_near(const ReciteOptions& options, std::int64_t vocab);
 /// Sets Recitation::near of those with the whole prompt, for each distance of options.near. Each
 /// next token of a beam costs a pass over one token where the cache still holds its text.
 /// Collective; the same on every rank. Throws UsageError as check_near(). Does nothing without
-/// distances.
-void add_near(LoadedModel& model, const Tokenizer& tokenizer,
-              std::span<const StudyDocument> documents, const ReciteOptions& options,
-              std::span<Recitation> recitations);
+/// distances. Returns the number of bounds that it has set: the first values of options.kept, which
+/// are not computed again, and of options.part.
+std::int64_t add_near(LoadedModel& model, const Tokenizer& tokenizer,
+                      const StudyDocuments& documents, const ReciteOptions& options,
+                      std::span<Recitation> recitations);
 
 }  // namespace axonn

@@ -26,13 +26,28 @@ namespace {
 /// Tokens that are scored at a time if the caller sets no batch: scoring needs memory for each.
 constexpr std::int64_t kRowsAtOnce = 8192;
 
+/// Questions of a round for each place of a batch, at least: so many the generator writes at once.
+constexpr std::int64_t kQuestionsAtOnce = 64;
+
 /// Tokens at the prompt's end that a report shows.
 constexpr std::int64_t kShownBefore = 120;
+
+/// A document and a prompt that it is long enough for.
+struct QuestionPlace {
+  std::int32_t document, prompt;  // prompt: index into prompt_lengths
+};
+
+/// What a question asks of a document of this many tokens; the suffix follows the prompt.
+struct QuestionShape {
+  std::int64_t begin, taken, suffix;  // begin: of the prompt in the document
+  bool possible;                      // the document is long enough
+};
 
 /// One document to recite from a prompt of one length.
 struct Question {
   std::int64_t document, length;         // length: index into prompt_lengths
   bool whole;                            // the prompt is all that is before the suffix
+  StudyDocument of;                      // which the spans refer to
   std::span<const std::int32_t> before;  // the prompt, which gets a begin-of-text token if cut
   std::span<const std::int32_t> suffix;
   std::span<const std::int32_t> begin;
@@ -42,7 +57,6 @@ struct Question {
     tokens.insert(tokens.end(), before.begin(), before.end());
     return tokens;
   }
-  std::int64_t prompt_size() const { return std::ssize(begin) + std::ssize(before); }
 };
 
 /// Tokens of the suffix of a prompt.
@@ -51,30 +65,56 @@ std::int64_t suffix_of(const ReciteOptions& options, std::size_t prompt) {
                                                  : options.suffix_tokens;
 }
 
-std::vector<Question> questions_of(std::span<const StudyDocument> documents,
-                                   const Tokenizer& tokenizer, const ReciteOptions& options) {
-  std::vector<Question> questions;
-  for (std::size_t p = 0; p < options.prompt_lengths.size(); ++p) {
-    const std::int64_t wanted = options.prompt_lengths[p], suffix = suffix_of(options, p);
-    const std::int64_t offset =
-        p < options.prompt_offsets.size() ? options.prompt_offsets[p] : kBeforeSuffix;
-    for (std::size_t d = 0; d < documents.size(); ++d) {
-      std::span<const std::int32_t> tokens = documents[d].tokens;
-      if (offset != kBeforeSuffix)  // the suffix follows the prompt, whatever comes then
-        tokens = tokens.first(std::min(std::ssize(tokens), offset + wanted + suffix));
-      const std::int64_t before = std::ssize(tokens) - suffix;
-      const std::int64_t taken = wanted == kWholePrompt ? before : wanted;
-      if (before < std::max<std::int64_t>(taken + std::max<std::int64_t>(offset, 0), 1)) continue;
-      Question question{.document = static_cast<std::int64_t>(d),
-                        .length = static_cast<std::int64_t>(p),
-                        .whole = is_whole(options, static_cast<std::int64_t>(p)),
-                        .before = tokens.subspan(before - taken, taken),
-                        .suffix = tokens.subspan(before)};
-      if (taken < before) question.begin = tokenizer.begin_of_text();
-      questions.push_back(question);
-    }
-  }
+QuestionShape shape_of(const ReciteOptions& options, std::size_t prompt, std::int64_t tokens) {
+  const std::int64_t wanted = options.prompt_lengths[prompt], suffix = suffix_of(options, prompt);
+  const std::int64_t offset =
+      prompt < options.prompt_offsets.size() ? options.prompt_offsets[prompt] : kBeforeSuffix;
+  if (offset != kBeforeSuffix)  // the suffix follows the prompt, whatever comes then
+    tokens = std::min(tokens, offset + wanted + suffix);
+  const std::int64_t before = tokens - suffix, taken = wanted == kWholePrompt ? before : wanted;
+  return {
+      .begin = before - taken,
+      .taken = taken,
+      .suffix = suffix,
+      .possible = before >= std::max<std::int64_t>(taken + std::max<std::int64_t>(offset, 0), 1)};
+}
+
+/// All documents of the first prompt first.
+std::vector<QuestionPlace> questions_of(const StudyDocuments& documents,
+                                        const ReciteOptions& options) {
+  std::vector<QuestionPlace> questions;
+  for (std::size_t p = 0; p < options.prompt_lengths.size(); ++p)
+    for (std::int64_t d = 0; d < documents.size(); ++d)
+      if (shape_of(options, p, documents.length(d)).possible)
+        questions.push_back({static_cast<std::int32_t>(d), static_cast<std::int32_t>(p)});
   return questions;
+}
+
+Question question_at(const QuestionPlace& place, const StudyDocuments& documents,
+                     const Tokenizer& tokenizer, const ReciteOptions& options) {
+  Question question{.document = place.document,
+                    .length = place.prompt,
+                    .whole = is_whole(options, place.prompt),
+                    .of = documents[place.document]};
+  const std::span<const std::int32_t> tokens = question.of.tokens;
+  const QuestionShape shape = shape_of(options, place.prompt, std::ssize(tokens));
+  question.before = tokens.subspan(shape.begin, shape.taken);
+  question.suffix = tokens.subspan(shape.begin + shape.taken, shape.suffix);
+  if (shape.begin > 0) question.begin = tokenizer.begin_of_text();
+  return question;
+}
+
+/// Positions of the longest question: the last token of a suffix is only a target.
+std::int64_t most_positions(std::span<const QuestionPlace> questions,
+                            const StudyDocuments& documents, const Tokenizer& tokenizer,
+                            const ReciteOptions& options) {
+  std::int64_t most = 1;
+  for (const QuestionPlace& one : questions) {
+    const QuestionShape shape = shape_of(options, one.prompt, documents.length(one.document));
+    const std::int64_t begin = shape.begin > 0 ? std::ssize(tokenizer.begin_of_text()) : 0;
+    most = std::max(most, begin + shape.taken + shape.suffix - 1);
+  }
+  return most;
 }
 
 /// Decoded, after other text.
@@ -96,7 +136,8 @@ ScoredSequence scored_sequence(const Question& one, std::int64_t most_positions)
 /// The result of a question without what the model wrote. `records`: of the prompt's last targets,
 /// if there are any, and of the suffix.
 Recitation record_of(const Question& question, std::span<const TargetRecord> records,
-                     const StudyDocument& document, const Tokenizer& tokenizer) {
+                     const Tokenizer& tokenizer) {
+  const StudyDocument& document = question.of;
   const std::span<const TargetRecord> suffix = records.last(question.suffix.size());
   double nats = 0;
   for (const TargetRecord& one : suffix) nats -= one.log_p;
@@ -123,10 +164,10 @@ void add_texts(const Question& question, std::span<const std::int32_t> written,
   compare_tokens(question.suffix, written, result);
   const std::vector<std::int32_t> prompt = question.prompt();
   const auto shown = std::min<std::size_t>(prompt.size(), kShownBefore);
-  result.before = tokenizer.decode(std::span(prompt).last(shown),
-                                   {.skip_special = true, .continues = shown < prompt.size()});
-  result.truth = text_of(question.suffix, tokenizer);
-  result.written = text_of(written, tokenizer);
+  result.texts->before = tokenizer.decode(
+      std::span(prompt).last(shown), {.skip_special = true, .continues = shown < prompt.size()});
+  result.texts->truth = text_of(question.suffix, tokenizer);
+  result.texts->written = text_of(written, tokenizer);
 }
 
 std::string found_note(const char* what, const FoundDocuments& documents) {
@@ -163,102 +204,168 @@ bool is_whole(const ReciteOptions& options, std::int64_t prompt) {
          suffix_of(options, prompt) == options.suffix_tokens;
 }
 
+namespace {
+
+/// Asks questions round by round.
+class Reciter {
+ public:
+  /// longest: positions of the longest question.
+  Reciter(LoadedModel& model, const Tokenizer& tokenizer, const ReciteOptions& options,
+          std::int64_t longest)
+      : model_(model),
+        tokenizer_(tokenizer),
+        batch_(options.batch > 0 ? options.batch
+                                 : std::max<std::int64_t>(kRowsAtOnce / longest, 1)),
+        policies_(parse_policies(options.policies, "policies")) {
+    if (options.writes)
+      generator_.emplace(model, Generator::Options{.batch = options.batch,
+                                                   .context = longest,
+                                                   .hold_weights = options.hold_weights,
+                                                   .tokenizer = &tokenizer});
+  }
+
+  /// Questions between progress reports: whole batches, and no more, since a kill loses them.
+  std::int64_t round() const {
+    return (kQuestionsAtOnce + batch_ - 1) / batch_ * batch_ * model_.grid().batch_coordinates();
+  }
+
+  std::vector<Recitation> ask(std::span<const Question> questions) {
+    const auto sequence = [&](std::int64_t n) {
+      return scored_sequence(questions[n], model_.config().model.positions);
+    };
+    const auto records = record_targets(model_, {.count = std::ssize(questions), .at = sequence},
+                                        policies_, {.batch = batch_});
+    std::vector<Recitation> made;
+    for (std::size_t q = 0; q < questions.size(); ++q)
+      made.push_back(record_of(questions[q], records[q], tokenizer_));
+    if (!generator_) return made;
+    std::vector<std::vector<std::int32_t>> prompts;
+    for (const Question& one : questions) prompts.push_back(one.prompt());
+    const auto size_of = [](const Question& one) { return std::ssize(one.suffix); };
+    const std::int64_t longest = std::ranges::max(questions | std::views::transform(size_of));
+    const auto written = generator_->generate(prompts, {.max_tokens = longest});
+    for (std::size_t q = 0; q < questions.size(); ++q) {
+      const std::span<const std::int32_t> tokens = written[q].tokens;
+      add_texts(questions[q], tokens.first(std::min(tokens.size(), questions[q].suffix.size())),
+                tokenizer_, made[q]);
+    }
+    return made;
+  }
+
+ private:
+  LoadedModel& model_;
+  const Tokenizer& tokenizer_;
+  std::int64_t batch_;
+  std::vector<SamplingPolicy> policies_;
+  std::optional<Generator> generator_;
+};
+
+/// Recitations that exist, the first of which has this place among all.
+std::vector<Recitation> known_recitations(std::span<const QuestionPlace> places, std::int64_t first,
+                                          const AuditPart* part) {
+  std::vector<Recitation> known;
+  for (const QuestionPlace& place : places) {
+    known.push_back(part ? part->recitation(first + std::ssize(known)) : Recitation());
+    known.back().document = place.document;
+    known.back().prompt = place.prompt;
+  }
+  return known;
+}
+
+}  // namespace
+
 std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
-                               std::span<const StudyDocument> documents,
-                               const ReciteOptions& options) {
-  const std::vector<Question> questions = questions_of(documents, tokenizer, options);
+                               const StudyDocuments& documents, const ReciteOptions& options) {
+  const std::vector<QuestionPlace> questions = questions_of(documents, options);
   if (questions.empty()) return {};
-  const std::int64_t positions = model.config().model.positions;
-  std::int64_t most = 1;  // positions of a question: the last token of a suffix is only a target
-  for (const Question& question : questions)
-    most = std::max(most, question.prompt_size() + std::ssize(question.suffix) - 1);
+  const std::int64_t positions = model.config().model.positions,
+                     most = most_positions(questions, documents, tokenizer, options);
   if (most > positions)
     refuse("a document has ", most + 1, " tokens, but the model has only ", positions,
            " positions; cut the documents (--seq-len, or in a study training.seq_len)");
-  const std::int64_t batch =
-      options.batch > 0 ? options.batch : std::max<std::int64_t>(kRowsAtOnce / most, 1);
-  const std::vector<SamplingPolicy> policies = parse_policies(options.policies, "policies");
-  std::optional<Generator> generator;
-  if (options.writes)
-    generator.emplace(model, Generator::Options{.batch = options.batch,
-                                                .context = most,
-                                                .hold_weights = options.hold_weights,
-                                                .tokenizer = &tokenizer});
-  const std::int64_t round = 32 * batch;  // questions between progress reports
+  Reciter reciter(model, tokenizer, options, most);
   std::vector<Recitation> all;
-  for (std::int64_t first = 0; first < std::ssize(questions); first += round) {
-    const std::span<const Question> asked =
-        std::span(questions).subspan(first, std::min(round, std::ssize(questions) - first));
-    if (first + std::ssize(asked) <= std::ssize(options.known)) {
-      for (std::size_t q = 0; q < asked.size(); ++q) {
-        all.push_back(options.known[first + q]);
-        all.back().document = asked[q].document;
-        all.back().prompt = asked[q].length;
-      }
-      continue;
+  all.reserve(questions.size());
+  for (std::int64_t first = 0; first < std::ssize(questions); first += reciter.round()) {
+    const auto places = std::span(questions).subspan(
+        first, std::min(reciter.round(), std::ssize(questions) - first));
+    std::vector<Recitation> some;
+    if (options.kept && first + std::ssize(places) <= options.kept->recitations) {
+      some = known_recitations(places, first, options.part);
+    } else {
+      std::vector<Question> asked;
+      for (const QuestionPlace& place : places)
+        asked.push_back(question_at(place, documents, tokenizer, options));
+      some = reciter.ask(asked);
+      if (options.part) options.part->append(first, some);
+      if (options.progress && model.grid().world().rank() == 0)
+        options.progress(first + std::ssize(places), std::ssize(questions));
     }
-    const auto sequence = [&](std::int64_t n) { return scored_sequence(asked[n], positions); };
-    const auto records = record_targets(model, {.count = std::ssize(asked), .at = sequence},
-                                        policies, {.batch = batch});
-    for (std::size_t q = 0; q < asked.size(); ++q)
-      all.push_back(record_of(asked[q], records[q], documents[asked[q].document], tokenizer));
-    if (generator) {
-      std::vector<std::vector<std::int32_t>> prompts;
-      for (const Question& one : asked) prompts.push_back(one.prompt());
-      const auto size_of = [](const Question& one) { return std::ssize(one.suffix); };
-      const std::int64_t longest = std::ranges::max(asked | std::views::transform(size_of));
-      const auto written = generator->generate(prompts, {.max_tokens = longest});
-      for (std::size_t q = 0; q < asked.size(); ++q) {
-        const std::span<const std::int32_t> tokens = written[q].tokens;
-        add_texts(asked[q], tokens.first(std::min(tokens.size(), asked[q].suffix.size())),
-                  tokenizer, all[first + q]);
-      }
+    for (Recitation& one : some) {
+      if (options.kept) one.texts.reset();
+      all.push_back(std::move(one));
     }
-    const bool leads = model.grid().world().rank() == 0;
-    if (options.made && leads) options.made(first, std::span(all).subspan(first));
-    if (options.progress && leads)
-      options.progress(first + std::ssize(asked), std::ssize(questions));
   }
   return all;
 }
 
 namespace {
 
-void set_blind_scores_against(std::int64_t control, std::span<const StudyDocument> documents,
+void set_blind_scores_against(std::int64_t control, const StudyDocuments& documents,
                               std::span<const std::int64_t> controls,
                               std::span<Recitation> recitations) {
-  std::array<std::vector<std::span<const std::int32_t>>, 2> kinds;  // members, others
-  std::array<std::vector<MembershipScores*>, 2> to;
-  for (Recitation& r : recitations) {
-    if (!r.scores || controls[r.group] != control) continue;
-    const std::size_t kind = r.group == control ? 1 : 0;
-    kinds[kind].push_back(documents[r.document].tokens);
-    to[kind].push_back(&*r.scores);
-  }
-  if (kinds[0].size() < 2 || kinds[1].size() < 2) return;
-  const std::vector<double> scores = blind_scores(kinds[0], kinds[1]);
-  to[0].insert(to[0].end(), to[1].begin(), to[1].end());
-  for (std::size_t i = 0; i < scores.size(); ++i) to[0][i]->blind = scores[i];
+  std::array<std::vector<Recitation*>, 2> kinds;  // members, others
+  for (Recitation& r : recitations)
+    if (r.scores && controls[r.group] == control) kinds[r.group == control ? 1 : 0].push_back(&r);
+  auto& [all, others] = kinds;
+  const std::int64_t members = std::ssize(all);
+  if (members < 2 || others.size() < 2) return;
+  all.insert(all.end(), others.begin(), others.end());
+  const auto tokens = [&](std::int64_t n) { return documents[all[n]->document].tokens; };
+  const std::vector<double> scores = blind_scores(members, std::ssize(others), tokens);
+  for (std::size_t i = 0; i < scores.size(); ++i) all[i]->scores->blind = scores[i];
 }
 
 }  // namespace
 
-void set_blind_scores(std::span<const StudyDocument> documents,
-                      std::span<const std::int64_t> controls, std::span<Recitation> recitations) {
+void set_blind_scores(const StudyDocuments& documents, std::span<const std::int64_t> controls,
+                      std::span<Recitation> recitations) {
   for (std::int64_t group = 0; group < std::ssize(controls); ++group)
     if (controls[group] == group) set_blind_scores_against(group, documents, controls, recitations);
 }
 
 namespace {
 
-void set_ratios(LoadedModel& model, LoadedModel& reference,
-                std::span<const StudyDocument> documents, std::span<Recitation> recitations) {
-  const TokenLosses own = token_losses(model, documents), by = token_losses(reference, documents);
+/// before: values that the audit makes before these.
+void set_ratios(LoadedModel& model, const StudyDocuments& documents, const ReciteOptions& options,
+                std::int64_t before, std::span<Recitation> recitations) {
+  using Scores = MembershipScores;
+  std::vector<Scores*> scores(documents.size());
   for (Recitation& one : recitations)
-    if (one.scores) {
-      const std::vector<double> others(by[one.document].begin(), by[one.document].end());
-      set_ratio(own[one.document], others, *one.scores);
-    }
+    if (one.scores) scores[one.document] = &*one.scores;
+  const auto set = [&](std::int64_t n, double ratio, double windows) {
+    if (!scores[n]) return;
+    scores[n]->ratio = ratio;
+    scores[n]->windows = windows;
+  };
+  const std::int64_t known =
+      options.kept ? std::max<std::int64_t>(options.kept->values - before, 0) : 0;
+  for (std::int64_t n = 0; options.part && n < known; ++n) {
+    const std::vector<double> values = options.part->values(before + n);
+    set(n, values.at(0), values.at(1));
+  }
+  compare_losses(model, *options.reference, documents, known,
+                 [&](std::int64_t first, const TokenLosses& own, const TokenLosses& by_other) {
+                   std::vector<std::vector<double>> made;
+                   for (std::size_t i = 0; i < own.size(); ++i) {
+                     Scores one;
+                     set_ratio(own[i], std::vector<double>(by_other[i].begin(), by_other[i].end()),
+                               one);
+                     set(first + static_cast<std::int64_t>(i), one.ratio, one.windows);
+                     made.push_back({one.ratio, one.windows});
+                   }
+                   if (options.part) options.part->append_values(before + first, made);
+                 });
 }
 
 }  // namespace
@@ -266,13 +373,12 @@ void set_ratios(LoadedModel& model, LoadedModel& reference,
 MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
                                const FoundDocuments& documents, const FoundDocuments& control,
                                const ReciteOptions& options) {
-  std::vector<StudyDocument> all = documents.documents;
-  all.insert(all.end(), control.documents.begin(), control.documents.end());
-
+  const StudyDocuments all(documents.documents, control.documents);
   MemorizationReport report{.title = "Memorization audit",
                             .notes = {found_note("documents", documents)},
                             .groups = {"documents"},
-                            .group_sizes = {std::ssize(documents.documents)},
+                            .group_sizes = {documents.documents.size()},
+                            .documents = all,
                             .suffix_tokens = options.suffix_tokens,
                             .prompt_lengths = options.prompt_lengths,
                             .prompt_offsets = options.prompt_offsets,
@@ -280,19 +386,20 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
   if (!control.documents.empty()) {
     report.controls = {1, 1};
     report.groups.push_back("control");
-    report.group_sizes.push_back(std::ssize(control.documents));
+    report.group_sizes.push_back(control.documents.size());
     report.notes.push_back(found_note("control documents", control));
   }
-  for (const StudyDocument& document : all) report.document_names.push_back(document.name);
 
   const double start = now_seconds();
   RecitationRun run{.variant = "", .trial = 1, .seed = 0, .policies = options.policies};
   run.recitations = recite(model, tokenizer, all, options);
-  add_near(model, tokenizer, all, options, run.recitations);
+  const std::int64_t near = add_near(model, tokenizer, all, options, run.recitations);
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = one.document >= report.group_sizes[0];
   set_blind_scores(all, report.controls, run.recitations);
-  if (options.reference) set_ratios(model, *options.reference, all, run.recitations);
+  if (options.reference) set_ratios(model, all, options, near, run.recitations);
+  if (options.part)
+    run.kept = [part = options.part](std::int64_t n) { return part->recitation(n); };
   report.runs.push_back(std::move(run));
   return report;
 }

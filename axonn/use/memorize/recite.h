@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "axonn/data/text/tokenizer.h"
 #include "axonn/run/load/loaded_model.h"
+#include "axonn/use/memorize/audit_part.h"
 #include "axonn/use/memorize/documents.h"
 #include "axonn/use/memorize/near.h"
 #include "axonn/use/memorize/report.h"
@@ -38,12 +40,11 @@ struct ReciteOptions {
   /// In an audit a model that has not seen the documents, with the same tokens: for the scores
   /// that set_ratio() sets. Null: there is none.
   LoadedModel* reference = nullptr;
-  /// Recitations that exist, the first ones in the order of the result; whole rounds of them are
-  /// not made again. The same number on every rank; on others than 0 their values do not count.
-  std::vector<Recitation> known = {};
-  /// Called on rank 0 with recitations that were made, a round each time, and the place of the
-  /// first of them in this order; all before it exist.
-  std::function<void(std::int64_t first, std::span<const Recitation> made)> made = {};
+  /// In an audit, on every rank: what an earlier start has made, the same number everywhere. Whole
+  /// rounds of it are not made again. Results then have no texts.
+  std::optional<AuditCounts> kept = {};
+  /// In an audit that keeps what it makes: where, with the texts. Null on others than rank 0.
+  AuditPart* part = nullptr;
   /// Progress: called on rank 0 with the number of finished recitations and of all.
   std::function<void(std::int64_t done, std::int64_t of)> progress = {};
 };
@@ -61,15 +62,14 @@ bool is_whole(const ReciteOptions& options, std::int64_t prompt);
 /// with an offset, which the suffix follows, it has that token unless it is the document's start.
 /// Returns one recitation per document and prompt length, all documents of the first length first;
 /// skips documents that are too short for a length. The caller sets the recitations' groups, and
-/// with set_blind_scores() that score. Memory for records does not grow with the number of
-/// documents.
+/// with set_blind_scores() that score. A result needs about 300 bytes of memory, and its texts if
+/// they are not kept elsewhere; nothing else grows with the number of documents.
 ///
 /// Collective over the model's ranks. The result is the same on every rank, and on every grid up
 /// to ties within rounding. Throws UsageError if a document has more tokens than the model has
 /// positions + 1 (the last token is only a target), and as score().
 std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
-                               std::span<const StudyDocument> documents,
-                               const ReciteOptions& options);
+                               const StudyDocuments& documents, const ReciteOptions& options);
 
 /// Tests which of these documents a trained model can recite, and how well it recites controls:
 /// documents that it cannot have seen. The report has the group "documents" and, if there are
@@ -81,8 +81,8 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
 
 /// Sets MembershipScores::blind of all recitations that have scores. controls: of each group the
 /// group whose documents are the others. Leaves groups out where there are not two of either kind.
-void set_blind_scores(std::span<const StudyDocument> documents,
-                      std::span<const std::int64_t> controls, std::span<Recitation> recitations);
+void set_blind_scores(const StudyDocuments& documents, std::span<const std::int64_t> controls,
+                      std::span<Recitation> recitations);
 
 /// Sets exact, longest_run, token_accuracy and edit_distance by comparing the tokens.
 void compare_tokens(std::span<const std::int32_t> truth, std::span<const std::int32_t> written,

@@ -83,22 +83,43 @@ double log_density(double value, double mean, double deviation) {
   return -std::log(deviation) - z * z / 2;
 }
 
-}  // namespace
+/// Documents that each (z, data) coordinate scores at a time.
+std::int64_t losses_batch(const LoadedModel& model, const StudyDocuments& documents) {
+  return usual_batch(model.grid(), documents.longest(), documents.size());
+}
 
-TokenLosses token_losses(LoadedModel& model, std::span<const StudyDocument> documents) {
-  std::int64_t longest = 1;
-  for (const StudyDocument& one : documents) longest = std::max(longest, std::ssize(one.tokens));
+/// The losses of `count` documents from `first` on.
+TokenLosses losses_of_some(LoadedModel& model, const StudyDocuments& documents, std::int64_t first,
+                           std::int64_t count, std::int64_t batch) {
   const auto sequence = [&](std::int64_t n) {
-    const std::int64_t inputs = std::ssize(documents[n].tokens) - 1;
-    return ScoredSequence{
-        .tokens = documents[n].tokens, .scored = inputs, .positions = inputs, .divided = {}};
+    ScoredSequence result{.tokens = documents[first + n].tokens};
+    result.scored = result.positions = std::ssize(result.tokens) - 1;
+    return result;
   };
   TokenLosses losses;
-  for (TargetScores& one :
-       score_targets(model, {.count = std::ssize(documents), .at = sequence},
-                     {.batch = usual_batch(model.grid(), longest, std::ssize(documents))}))
+  for (TargetScores& one : score_targets(model, {.count = count, .at = sequence}, {.batch = batch}))
     losses.push_back(std::move(one.losses));
   return losses;
+}
+
+}  // namespace
+
+TokenLosses token_losses(LoadedModel& model, const StudyDocuments& documents) {
+  return losses_of_some(model, documents, 0, documents.size(), losses_batch(model, documents));
+}
+
+void compare_losses(LoadedModel& model, LoadedModel& other, const StudyDocuments& documents,
+                    std::int64_t known,
+                    const std::function<void(std::int64_t first, const TokenLosses& own,
+                                             const TokenLosses& by_other)>& to) {
+  const std::int64_t batch = losses_batch(model, documents), all = documents.size(),
+                     round = 8 * batch * model.grid().batch_coordinates();  // whole batches of all
+  for (std::int64_t first = 0; first < all; first += round) {
+    const std::int64_t count = std::min(round, all - first);
+    if (first + count <= known) continue;
+    const TokenLosses own = losses_of_some(model, documents, first, count, batch);
+    to(first, own, losses_of_some(other, documents, first, count, batch));
+  }
 }
 
 std::vector<bool> learned_by(std::int64_t reference, std::int64_t documents, std::uint64_t seed) {

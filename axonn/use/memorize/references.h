@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,7 +19,15 @@ namespace axonn {
 using TokenLosses = std::vector<std::vector<float>>;
 
 /// Those by a model, the same on every rank. Collective; throws as score_targets().
-TokenLosses token_losses(LoadedModel& model, std::span<const StudyDocument> documents);
+TokenLosses token_losses(LoadedModel& model, const StudyDocuments& documents);
+
+/// The same by two models, a round of documents at a time, so that memory does not grow with their
+/// number. `to` gets those of the documents from `first` on; it is not called for rounds that are
+/// among the first `known` documents.
+void compare_losses(LoadedModel& model, LoadedModel& other, const StudyDocuments& documents,
+                    std::int64_t known,
+                    const std::function<void(std::int64_t first, const TokenLosses& own,
+                                             const TokenLosses& by_other)>& to);
 
 /// A model of the same kind, of which it is known what it has learned.
 struct Reference {

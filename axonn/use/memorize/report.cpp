@@ -6,7 +6,6 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <set>
 #include <span>
 #include <tuple>
 
@@ -71,14 +70,14 @@ auto rank_of(const MemorizationReport& report, const Recitation& r) {
 
 /// Fills in the figures of a cell, which has its indices.
 void sum_up(RecitationCell& cell, const std::string& variant, const MemorizationReport& report) {
-  std::set<std::int64_t> documents;
+  std::vector<std::int64_t> documents;
   std::vector<double> shares;  // by trial
   for (const RecitationRun& run : report.runs) {
     if (run.variant != variant) continue;
     std::int64_t here = 0, exact_here = 0;
     for (const Recitation& r : run.recitations) {
       if (r.group != cell.group || r.prompt != cell.prompt) continue;
-      documents.insert(r.document);
+      documents.push_back(r.document);
       ++here;
       exact_here += r.exact;
       cell.longest_run += static_cast<double>(r.longest_run);
@@ -92,7 +91,8 @@ void sum_up(RecitationCell& cell, const std::string& variant, const Memorization
   }
   if (shares.empty()) return;
   cell.trials = std::ssize(shares);
-  cell.documents = std::ssize(documents);
+  std::ranges::sort(documents);
+  cell.documents = std::ranges::unique(documents).begin() - documents.begin();
   cell.exact_percent = trial_spread_of(shares);
   cell.exact_interval = wilson_interval(cell.exact, cell.recitations);
   for (double* mean : {&cell.longest_run, &cell.token_accuracy, &cell.edit_distance, &cell.loss})
@@ -358,25 +358,32 @@ std::vector<MembershipResult> membership_results(const MemorizationReport& repor
   return results;
 }
 
+Recitation with_texts(const RecitationRun& run, const Recitation& recitation) {
+  Recitation whole = recitation;
+  if (!run.kept) return whole;
+  whole.texts = run.kept(&recitation - run.recitations.data()).texts;
+  return whole;
+}
+
 std::vector<RankedRecitation> most_recited(const MemorizationReport& report,
                                            const std::string& variant,
                                            std::optional<std::int64_t> group) {
-  std::map<std::int64_t, RankedRecitation> best;  // by document
+  std::vector<RankedRecitation> best;  // by document
   for (const RecitationRun& run : report.runs) {
     if (run.variant != variant) continue;
     for (const Recitation& r : run.recitations) {
       if (group && r.group != *group) continue;
       if (!before_suffix(report, r.prompt)) continue;
-      const auto [found, is_new] = best.try_emplace(r.document, RankedRecitation{&run, &r});
-      if (!is_new && rank_of(report, r) < rank_of(report, *found->second.recitation))
-        found->second = {&run, &r};
+      if (r.document >= std::ssize(best)) best.resize(r.document + 1, {nullptr, nullptr});
+      RankedRecitation& found = best[r.document];
+      if (!found.recitation || rank_of(report, r) < rank_of(report, *found.recitation))
+        found = {&run, &r};
     }
   }
-  std::vector<RankedRecitation> ranked;
-  for (const auto& [document, one] : best) ranked.push_back(one);
+  std::erase_if(best, [](const RankedRecitation& one) { return !one.recitation; });
   std::ranges::stable_sort(
-      ranked, {}, [&](const RankedRecitation& one) { return rank_of(report, *one.recitation); });
-  return ranked;
+      best, {}, [&](const RankedRecitation& one) { return rank_of(report, *one.recitation); });
+  return best;
 }
 
 }  // namespace axonn

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "axonn/foundation/base/check.h"
+#include "axonn/use/memorize/documents.h"
 #include "axonn/use/memorize/extraction.h"
 #include "axonn/use/memorize/membership.h"
 
@@ -39,6 +43,45 @@ struct Information {
   double memorized() const { return std::max(bits - coded, 0.0); }
 };
 
+/// Decoded; may not be valid UTF-8.
+struct RecitationTexts {
+  std::string before, truth, written;  ///< the prompt's end, the true suffix, the model's text
+};
+
+/// As std::optional, but an empty one takes the room of a pointer.
+template <typename T>
+class Rare {
+ public:
+  Rare() = default;
+  Rare(T value) : value_(std::make_unique<T>(std::move(value))) {}
+  Rare(const Rare& other) : value_(other ? std::make_unique<T>(*other) : nullptr) {}
+  Rare(Rare&&) noexcept = default;
+  Rare& operator=(Rare other) noexcept {
+    value_ = std::move(other.value_);
+    return *this;
+  }
+
+  explicit operator bool() const { return value_ != nullptr; }
+  bool has_value() const { return value_ != nullptr; }
+  T& operator*() { return checked(); }
+  const T& operator*() const { return checked(); }
+  T* operator->() { return &checked(); }
+  const T* operator->() const { return &checked(); }
+  T& emplace(T value = {}) {
+    value_ = std::make_unique<T>(std::move(value));
+    return *value_;
+  }
+  void reset() { value_.reset(); }
+
+ private:
+  T& checked() const {
+    AXONN_CHECK(value_, "a recitation lacks what is asked of it");
+    return *value_;
+  }
+
+  std::unique_ptr<T> value_;
+};
+
 /// A model's greedy continuation of a prompt, compared with the document's own suffix.
 struct Recitation {
   std::int64_t document = 0;       ///< index among the documents of the study or the audit
@@ -49,13 +92,12 @@ struct Recitation {
   double token_accuracy = 0;       ///< share of positions with equal tokens
   std::int64_t edit_distance = 0;  ///< Levenshtein distance in tokens
   double loss = 0;                 ///< of the true suffix, nats per token
-  /// The end of the prompt, the true suffix and the model's text, decoded; may not be valid UTF-8.
-  std::string before, truth, written;
-  std::optional<SuffixRecord> record = {};      ///< empty in results of versions without records
-  std::optional<MembershipScores> scores = {};  ///< of the document; only with the whole prompt
-  std::vector<NearRecord> near = {};            ///< likewise, for each distance that was asked for
-  std::optional<Exposure> exposure = {};        ///< likewise, of canaries
-  std::optional<Information> information = {};  ///< likewise, of documents whose bits are known
+  Rare<RecitationTexts> texts = RecitationTexts();  ///< empty if they are kept elsewhere
+  std::optional<SuffixRecord> record = {};  ///< empty in results of versions without records
+  Rare<MembershipScores> scores = {};       ///< of the document; only with the whole prompt
+  std::vector<NearRecord> near = {};        ///< likewise, for each distance that was asked for
+  Rare<Exposure> exposure = {};             ///< likewise, of canaries
+  Rare<Information> information = {};       ///< likewise, of documents whose bits are known
 };
 
 /// All documents of a run, tested with the whole prompt during its training.
@@ -78,6 +120,9 @@ struct RecitationRun {
   double test_seconds = 0;
   std::vector<std::string> policies = {};  ///< of SuffixRecord::log10_p, see parse_policy()
   std::vector<Recitation> recitations = {};
+  /// Recitation n as an audit keeps it elsewhere, with its texts, which those above then lack; none
+  /// where they have them.
+  std::function<Recitation(std::int64_t n)> kept = {};
   std::vector<CurvePoint> curve = {};  ///< by step
   /// Losses of all targets by document of the trial; empty without references. In the run's own
   /// file, but not in the report.
@@ -116,7 +161,8 @@ struct MemorizationReport {
   std::vector<PartOfSteps> group_parts = {};
   /// Of each group, the group of the same kind that the model has never seen; empty: there is none.
   std::vector<std::int64_t> controls = {};
-  std::vector<std::string> document_names;  ///< of each document
+  std::vector<std::string> document_names = {};  ///< of each document; in an audit none:
+  StudyDocuments documents = {};                 ///< they have their names
   /// Of each document the steps in which it came, counted from 1; empty without curves.
   std::vector<std::vector<std::int64_t>> exposures = {};
   std::int64_t suffix_tokens = 50;
@@ -319,6 +365,9 @@ double median_of(std::vector<double> values);
 /// Inference, the Law of Succession, and Statistical Inference", J. Am. Stat. Assoc., 1927. Throws
 /// if count is below 1 or exact is not within 0 .. count.
 PercentRange wilson_interval(std::int64_t exact, std::int64_t count);
+
+/// A recitation of a run with its texts.
+Recitation with_texts(const RecitationRun& run, const Recitation& recitation);
 
 /// The best recitation of a document. Points into the report.
 struct RankedRecitation {

@@ -21,9 +21,9 @@ void visit_recitation(R& r, const F& f) {
   f("token_accuracy", r.token_accuracy);
   f("edit_distance", r.edit_distance);
   f("loss", r.loss);
-  f("before", r.before);
-  f("truth", r.truth);
-  f("written", r.written);
+  f("before", r.texts->before);
+  f("truth", r.texts->truth);
+  f("written", r.texts->written);
 }
 
 /// Visits the values of a suffix's record but its probabilities, and the scores of its document.

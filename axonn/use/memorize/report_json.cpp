@@ -79,12 +79,67 @@ Json facts_of(const RecitationRun& run) {
   return json;
 }
 
-Json json_of(const RecitationRun& run) {
-  Json json = facts_of(run), recitations = Json::array();
-  for (const Recitation& r : run.recitations) recitations.push_back(json_of(r));
-  json["recitations"] = std::move(recitations);
-  for (const CurvePoint& point : run.curve) json["curve"].push_back(json_of(point));
-  return json;
+/// Writes the lines that dumped() writes of a whole, piece by piece.
+class JsonLines {
+ public:
+  explicit JsonLines(const TextSink& to) : to_(to) {}
+
+  /// bracket: { or [.
+  void open(const char* bracket) {
+    separate();
+    to_(bracket);
+    empty_.push_back(true);
+  }
+  void close(const char* bracket) {
+    const bool empty = empty_.back();
+    empty_.pop_back();
+    if (!empty) to_("\n" + std::string(empty_.size(), ' '));
+    to_(bracket);
+    if (empty_.empty()) to_("\n");
+  }
+  void key(const char* name) {
+    separate();
+    to_(Json(name).dump() + ": ");
+    keyed_ = true;
+  }
+  void value(const Json& json) {
+    separate();
+    std::string text = dumped(json);
+    text.pop_back();  // the end of its last line
+    for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; ++at)
+      text.insert(at + 1, empty_.size(), ' ');
+    to_(text);
+  }
+  /// The values of an object in the open one.
+  void values(const Json& object) {
+    for (const auto& [name, json] : object.items()) {
+      key(name.c_str());
+      value(json);
+    }
+  }
+
+ private:
+  void separate() {
+    if (std::exchange(keyed_, false) || empty_.empty()) return;
+    to_((empty_.back() ? "\n" : ",\n") + std::string(empty_.size(), ' '));
+    empty_.back() = false;
+  }
+
+  const TextSink& to_;
+  std::vector<bool> empty_;  // of the open objects and lists, the outermost first
+  bool keyed_ = false;
+};
+
+void write_run(const RecitationRun& run, JsonLines& to) {
+  to.open("{");
+  to.values(facts_of(run));
+  to.key("recitations");
+  to.open("[");
+  for (const Recitation& one : run.recitations) to.value(json_of(with_texts(run, one)));
+  to.close("]");
+  Json curve;
+  for (const CurvePoint& point : run.curve) curve["curve"].push_back(json_of(point));
+  to.values(curve);
 }
 
 Json json_of(const VariantSummary& variant) {
@@ -324,7 +379,8 @@ Json passages_of(const MemorizationReport& report, const std::string& variant, s
   for (const auto& [run, recitation] : most_recited(report, variant, group)) {
     if (std::ssize(shown) == kMostPassages) break;
     Json& one = shown.emplace_back();
-    visit_recitation(*recitation, [&](const char* key, const auto& value) { one[key] = value; });
+    const Recitation shown_one = with_texts(*run, *recitation);
+    visit_recitation(shown_one, [&](const char* key, const auto& value) { one[key] = value; });
     shown.back()["name"] = document_text(report, recitation->document);
     shown.back()["trial"] = run->trial;
   }
@@ -364,24 +420,49 @@ std::string page_json(const MemorizationReport& report) {
 std::string to_json(const CurvePoint& point) { return dumped(json_of(point), -1); }
 std::string to_json(const Recitation& recitation) { return dumped(json_of(recitation), -1); }
 
+std::string to_json(const std::vector<double>& values) { return dumped(values, -1); }
+
 std::string to_json(const RecitationRun& run) {
-  Json json = json_of(run);
-  if (!run.losses.empty()) json["losses"] = run.losses;
-  return dumped(json);
+  std::string text;
+  const TextSink sink = [&](std::string_view more) { text += more; };
+  JsonLines lines(sink);
+  write_run(run, lines);
+  if (!run.losses.empty()) lines.values({{"losses", run.losses}});
+  lines.close("}");
+  return text;
+}
+
+void write_json(const MemorizationReport& report, const TextSink& to) {
+  const MemorizationSummary summary = summarize(report);
+  Json cells = Json::array(), curves;
+  for (const RecitationCell& cell : summary.cells)
+    if (cell.trials > 0) cells.push_back(json_of(cell, report, summary));
+  for (const DocumentCurve& curve : document_curves(report))
+    curves["documents"].push_back(json_of(curve, report));
+  JsonLines lines(to);
+  lines.open("{");
+  lines.values(overview_of(report, summary));
+  lines.values({{"summary", std::move(cells)}});
+  lines.key("document_names");
+  lines.open("[");
+  for (const std::string& name : report.document_names) lines.value(name);
+  for (std::int64_t n = 0; n < report.documents.size(); ++n) lines.value(report.documents.name(n));
+  lines.close("]");
+  lines.values(curves);
+  lines.key("runs");
+  lines.open("[");
+  for (const RecitationRun& run : report.runs) {
+    write_run(run, lines);
+    lines.close("}");
+  }
+  lines.close("]");
+  lines.close("}");
 }
 
 std::string to_json(const MemorizationReport& report) {
-  const MemorizationSummary summary = summarize(report);
-  Json json = overview_of(report, summary), cells = Json::array(), runs = Json::array();
-  for (const RecitationCell& cell : summary.cells)
-    if (cell.trials > 0) cells.push_back(json_of(cell, report, summary));
-  for (const RecitationRun& run : report.runs) runs.push_back(json_of(run));
-  json["summary"] = std::move(cells);
-  json["document_names"] = report.document_names;
-  for (const DocumentCurve& curve : document_curves(report))
-    json["documents"].push_back(json_of(curve, report));
-  json["runs"] = std::move(runs);
-  return dumped(json);
+  std::string text;
+  write_json(report, [&](std::string_view more) { text += more; });
+  return text;
 }
 
 std::string html_page(const MemorizationReport& report) {

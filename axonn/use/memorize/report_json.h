@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "axonn/use/memorize/report.h"
 
@@ -13,15 +16,22 @@ namespace axonn {
 std::string to_json(const MemorizationReport& report);
 std::string to_json(const RecitationRun& run);
 
+/// The same of a report, piece by piece, so that memory does not grow with its recitations.
+using TextSink = std::function<void(std::string_view)>;
+void write_json(const MemorizationReport& report, const TextSink& to);
+
 /// On one line.
 std::string to_json(const CurvePoint& point);
 std::string to_json(const Recitation& recitation);
+/// A list of numbers, of which minus infinity is null.
+std::string to_json(const std::vector<double>& values);
 
 /// Reads a point that to_json() wrote. Throws as parse_run().
 CurvePoint parse_point(const std::string& text, const std::string& where);
 
 /// Reads a recitation likewise.
 Recitation parse_recitation(const std::string& text, const std::string& where);
+std::vector<double> parse_values(const std::string& text, const std::string& where);
 
 /// Reads a run that to_json() wrote; does not check its groups and documents against a report.
 /// Throws UsageError if the text is damaged; the message begins with `where` (the file) and names

@@ -161,6 +161,13 @@ Recitation parse_recitation(const std::string& text, const std::string& where) {
   return one.front();
 }
 
+std::vector<double> parse_values(const std::string& text, const std::string& where) {
+  std::vector<double> values;
+  const Json json = parsed(text, where);
+  Node(json, where).read(values);
+  return values;
+}
+
 RecitationRun parse_run(const std::string& text, const std::string& where) {
   const Json json = parsed(text, where);
   const Node node(json, where);

@@ -495,7 +495,7 @@ std::string listed(const MemorizationReport& report) {
   std::string text = "\nmost recited documents\n";
   const std::vector<RankedRecitation> ranked = most_recited(report, "");
   for (std::size_t i = 0; i < std::min(ranked.size(), kMostListed); ++i) {
-    const Recitation& r = *ranked[i].recitation;
+    const Recitation r = with_texts(*ranked[i].run, *ranked[i].recitation);
     const std::string facts =
         fmt::format("{} of {} tokens in a run{}", r.longest_run, report.suffix_tokens,
                     report.prompt_lengths.size() == 1
@@ -507,7 +507,8 @@ std::string listed(const MemorizationReport& report) {
     text += fmt::format("  {:>2}  {}\n", i + 1,
                         shortened(printable(document_text(report, r.document)), kColumns - 6));
     text += fmt::format("      {}: {}\n", group_name(report.groups[r.group]), facts);
-    text += line("truth", r.truth) + line("written", r.exact ? "the same" : r.written);
+    text += line("truth", r.texts->truth);
+    text += line("written", r.exact ? "the same" : r.texts->written);
   }
   return text;
 }
@@ -515,6 +516,7 @@ std::string listed(const MemorizationReport& report) {
 }  // namespace
 
 std::string document_text(const MemorizationReport& report, std::int64_t document) {
+  if (document < report.documents.size()) return report.documents.name(document);
   const bool named =
       document < std::ssize(report.document_names) && !report.document_names[document].empty();
   return named ? report.document_names[document] : fmt::format("document {}", document);

@@ -274,7 +274,7 @@ TrialPlan Study::plan_of(std::int64_t trial) {
                            });
     if (first()) world_.barrier("documents");
   }
-  TrialPlan plan = plan_of_trial(config, memorize_, *tokenizer_, std::move(found));
+  TrialPlan plan = plan_of_trial(config, memorize_, *tokenizer_, found);
   for (std::int64_t d = 0; d < plan.documents.tested; ++d)
     names_.push_back((*plan.documents.all)[d].name);
   if (memorize_.curve_every > 0)
@@ -299,10 +299,12 @@ ReciteOptions Study::recite_options() const {
 void Study::ask(Training& training, const TrialDocuments& documents, RecitationRun& run) {
   origin_.machine = describe_machine(world_, &training.model.backend().device());
   const double start = now_seconds();
-  const auto tested = std::span(*documents.all).first(documents.tested);
+  const StudyDocuments tested(documents.all, documents.tested);
   run.recitations = recite(training.model, *tokenizer_, tested, recite_options());
   add_near(training.model, *tokenizer_, tested, recite_options(), run.recitations);
-  add_exposure(training.model, *tokenizer_, {tested, canary_spaces(arms_, documents, run.seed)},
+  add_exposure(training.model, *tokenizer_,
+               {std::span(*documents.all).first(documents.tested),
+                canary_spaces(arms_, documents, run.seed)},
                recite_options(), run.recitations);
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = documents.group[one.document];
@@ -339,7 +341,7 @@ void Study::measure(Training& training, const TrialDocuments& documents, std::in
   if (training.validation) point.validation_loss = training.validate();
   const Context ctx = training.model.context();
   training.optimizer.exchange_evaluated(ctx);
-  const auto tested = std::span(*documents.all).first(documents.tested);
+  const StudyDocuments tested(documents.all, documents.tested);
   for (const Recitation& one : recite(training.model, *tokenizer_, tested, options)) {
     point.loss.push_back(one.loss);
     point.log10_p.push_back(one.record->log10_p.front());
@@ -499,7 +501,7 @@ bool Study::train_reference(std::int64_t trial, std::int64_t number, const Trial
   TrainOptions options = options_of(half, run.config());
   options.after_step = {};  // no curve
   options.finished = [&](Training& training) {
-    reference.losses = token_losses(training.model, std::span(*plan.documents.all).first(tested));
+    reference.losses = token_losses(training.model, {plan.documents.all, tested});
   };
   if (train_one(run, std::move(options)) == TrainEnd::stopped) return false;
   if (first()) {

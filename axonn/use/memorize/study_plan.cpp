@@ -214,7 +214,7 @@ std::string describe_study(const PreparedRun& run, const MemorizeConfig& memoriz
         format_count(memorize.bucket_size), arms.size(), fmt::join(epochs, ", "),
         memorize.documents.empty()
             ? ", generated"
-            : fmt::format(", of {} that can be used", format_count(std::ssize(given.documents))));
+            : fmt::format(", of {} that can be used", format_count(given.documents.size())));
   else
     text += buckets_text(run.config(), memorize);
   return text +

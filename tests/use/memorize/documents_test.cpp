@@ -42,7 +42,7 @@ TEST(StudyDocuments, AreCutAndShortOnesAndDuplicatesAreLeftOut) {
       "{\"text\": \"abcdefgh\"}\n{\"text\": \"abc\"}\n\n{\"text\": \"ABCDEFGHIJKL\"}\n"
       "{\"text\": \"abcdefgh\"}\n{\"text\": \"abcdefghZZ\"}\n",
       {.least = 4, .most = 8});
-  ASSERT_EQ(all.documents.size(), 2u);
+  ASSERT_EQ(all.documents.size(), 2);
   EXPECT_EQ(text_of(all.documents[0]), "abcdefgh");
   EXPECT_EQ(text_of(all.documents[1]), "ABCDEFGH");
   EXPECT_THAT(all.documents[1].name, HasSubstr("document 3 of "));
@@ -55,7 +55,7 @@ TEST(StudyDocuments, AreCutIntoWindowsWithAStride) {
   const FoundDocuments all =
       read("{\"text\": \"abcdefghijk\"}\n{\"text\": \"XYZ12\"}\n{\"text\": \"abcdZ\"}\n",
            {.least = 3, .most = 5, .stride = 3});
-  ASSERT_EQ(all.documents.size(), 5u);
+  ASSERT_EQ(all.documents.size(), 5);
   for (const auto& [i, text] : {std::pair{0, "abcde"}, {1, "defgh"}, {2, "ghijk"}, {3, "XYZ12"}})
     EXPECT_EQ(text_of(all.documents[i]), text);
   EXPECT_THAT(all.documents[1].name, testing::StartsWith("tokens 4 to 8 of document 1 of "));
@@ -68,9 +68,9 @@ TEST(GeneratedDocuments, SayHowManyBitsTheirSuffixesHoldUnlessTheyAreCut) {
   const SyntheticRecords records(5);
   for (const std::int64_t most : {193, 140}) {
     const FoundDocuments all = generated_documents(20, 5, *tokenizer, {.least = 51, .most = most});
-    ASSERT_EQ(all.documents.size(), 20u);
+    ASSERT_EQ(all.documents.size(), 20);
     for (std::int64_t i = 0; i < 20; ++i) {
-      const StudyDocument& one = all.documents[i];
+      const StudyDocument one = all.documents[i];
       const bool cut = std::ssize(records.text(i)) > most;
       EXPECT_EQ(one.bits_of, cut ? 0 : 50);
       if (!cut) {
@@ -93,7 +93,7 @@ TEST(StudyDocuments, AreFilesOfTextAndRowsOfTables) {
   std::ofstream(folder / "b.csv") << "n,text\n1,a row\n2,\"another\nrow\"\n";
   const FoundDocuments all =
       read_documents({folder / ""}, make_tokenizer("bytes"), {.least = 1, .most = 99}, {}, {});
-  ASSERT_EQ(all.documents.size(), 3u);
+  ASSERT_EQ(all.documents.size(), 3);
   EXPECT_EQ(text_of(all.documents[0]), "the first text");
   EXPECT_EQ(text_of(all.documents[2]), "another\nrow");
 }
@@ -101,7 +101,7 @@ TEST(StudyDocuments, AreFilesOfTextAndRowsOfTables) {
 TEST(StudyDocuments, AreGeneratedFromASeed) {
   const auto tokenizer = make_tokenizer("bytes");
   const auto all = generated_documents(50, 1, *tokenizer, {.least = 51, .most = 256});
-  EXPECT_EQ(all.documents.size(), 50u);
+  EXPECT_EQ(all.documents.size(), 50);
   EXPECT_THAT(text_of(all.documents[3]), HasSubstr("Heirs: "));
   EXPECT_NE(text_of(generated_documents(1, 2, *tokenizer, {1, 256}).documents[0]),
             text_of(all.documents[0]));
@@ -124,7 +124,7 @@ TEST(Draw, GivesDifferentDocumentsInAnOrderThatDependsOnTheSeed) {
 
 TEST(Draw, RefusesTooFewDocumentsAndSaysWhyOthersCannotBeUsed) {
   FoundDocuments few;
-  few.documents.resize(3);
+  few.documents = std::vector<StudyDocument>(3);
   few.found = 10;
   few.too_short = 5;
   few.repeated = 2;

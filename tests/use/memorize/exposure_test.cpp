@@ -98,7 +98,8 @@ TEST(AddExposure, RanksByTheLossesOfWholeTextsOnEveryGrid) {
       loaded.initialise();
       const ReciteOptions options{
           .suffix_tokens = 20, .prompt_lengths = {kWholePrompt, 10}, .writes = false};
-      std::vector<Recitation> found = recite(loaded, *tokenizer, tested, options);
+      std::vector<Recitation> found =
+          recite(loaded, *tokenizer, {documents.all, documents.tested}, options);
       add_exposure(loaded, *tokenizer, {tested, spaces}, options, found);
       for (const Recitation& one : found) {
         ASSERT_EQ(one.exposure.has_value(), one.prompt == 0 && one.document < 5);

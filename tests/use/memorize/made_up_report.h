@@ -19,9 +19,10 @@ inline Recitation recited(std::int64_t document, std::int64_t group, std::int64_
           .token_accuracy = static_cast<double>(run) / 10,
           .edit_distance = 10 - run,
           .loss = 3 - 0.25 * static_cast<double>(run),
-          .before = "So ends the prompt of document " + std::to_string(document),
-          .truth = "and so it goes on to its end",
-          .written = run == 10 ? "and so it goes on to its end" : "and so it stops at an end"};
+          .texts = RecitationTexts{
+              .before = "So ends the prompt of document " + std::to_string(document),
+              .truth = "and so it goes on to its end",
+              .written = run == 10 ? "and so it goes on to its end" : "and so it stops at an end"}};
 }
 
 /// Two groups of two documents, two variants, two trials, one prompt length. Exact recitations by
@@ -138,11 +139,12 @@ inline MemorizationReport arms_study() {
     run.recitations.push_back(recited(d, d / 2, d < 5 ? 1 : 10));
     run.recitations.back().record = SuffixRecord{.log10_p = {d < 5 ? -20.0 : -1.0}};
   }
-  run.recitations[6].exposure = {.rank = 1, .candidates = 1000};
-  run.recitations[7].exposure = {.rank = 250, .candidates = 1000};
+  run.recitations[6].exposure = Exposure{.rank = 1, .candidates = 1000};
+  run.recitations[7].exposure = Exposure{.rank = 250, .candidates = 1000};
   report.parameters = 1000;
   for (std::int64_t d : {0, 1, 6, 7})
-    run.recitations[d].information = {.bits = 80, .coded = d < 2 ? 90.0 : 20.0 * (d - 6)};
+    run.recitations[d].information =
+        Information{.bits = 80, .coded = d < 2 ? 90.0 : 20.0 * (d - 6)};
   const std::vector<bool> none(8, false);
   std::vector<bool> late = none;
   late[6] = late[7] = true;

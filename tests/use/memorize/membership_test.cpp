@@ -128,11 +128,13 @@ TEST(BlindScores, SeparateDocumentsOfOtherWordsAndNotThoseOfTheSame) {
     return all;
   };
   const auto auc = [](const auto& members, const auto& others) {
-    const std::vector<std::span<const std::int32_t>> a(members.begin(), members.end()),
-        b(others.begin(), others.end());
-    const std::vector<double> scores = blind_scores(a, b);
-    EXPECT_EQ(scores.size(), a.size() + b.size());
-    return separate(std::span(scores).first(a.size()), std::span(scores).subspan(a.size()), 1).auc;
+    const std::size_t size = members.size();
+    const std::vector<double> scores =
+        blind_scores(std::ssize(members), std::ssize(others), [&](std::int64_t n) {
+          return n < std::ssize(members) ? members[n] : others[n - std::ssize(members)];
+        });
+    EXPECT_EQ(scores.size(), size + others.size());
+    return separate(std::span(scores).first(size), std::span(scores).subspan(size), 1).auc;
   };
   EXPECT_GT(auc(drawn("a", 0, 100), drawn("b", 10, 80)), 0.99);
   EXPECT_NEAR(auc(drawn("a", 0, 100), drawn("b", 0, 80)), 0.5, 0.13);
@@ -141,9 +143,8 @@ TEST(BlindScores, SeparateDocumentsOfOtherWordsAndNotThoseOfTheSame) {
 TEST(BlindScores, AreLogRatiosOfSmoothedCounts) {
   // Two of each kind: each is scored by the other of its kind and both of the other kind, but that
   // the fold of a document leaves out the first of the others, too.
-  const std::vector<std::int32_t> a{1, 1, 2}, b{1, 3}, c{2, 2}, d{3};
-  const std::vector<std::span<const std::int32_t>> members{a, b}, others{c, d};
-  const std::vector<double> scores = blind_scores(members, others);
+  const std::vector<std::vector<std::int32_t>> all{{1, 1, 2}, {1, 3}, {2, 2}, {3}};
+  const std::vector<double> scores = blind_scores(2, 2, [&](std::int64_t n) { return all[n]; });
   // Fold 0 leaves b = {1, 3} and d = {3}; V = 3.
   const auto from_b = [](double count) { return std::log((count + 1) / (2 + 3)); };
   const auto from_d = [](double count) { return std::log((count + 1) / (1 + 3)); };

@@ -110,8 +110,9 @@ TEST(AddNear, IsPartOfAnAudit) {
   config.training.seq_len = 16;
   train_on_threads(config);
   const auto tokenizer = make_tokenizer("bytes");
-  const FoundDocuments documents{.documents = {document("The town of")}, .found = 1},
-      control{.documents = {document("in the year 1"), document("zzzzzzqqq")}, .found = 2};
+  const FoundDocuments documents{.documents = std::vector{document("The town of")}, .found = 1},
+      control{.documents = std::vector{document("in the year 1"), document("zzzzzzqqq")},
+              .found = 2};
   const PreparedRun run = prepared_model(config_of_model(config.output.dir + "/checkpoints"));
   run_ranks(1, [&](Communicator& world) {
     LoadedModel loaded(run, world, make_cpu_backend(1), {.trainable = false});

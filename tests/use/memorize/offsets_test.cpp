@@ -1,8 +1,11 @@
+#include <optional>
+
 #include <gmock/gmock.h>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/ranks/comm/threads/threads.h"
 #include "axonn/run/config/stored_config.h"
+#include "axonn/use/memorize/audit_part.h"
 #include "axonn/use/memorize/recite.h"
 
 #include "tests/support/runs.h"
@@ -37,6 +40,39 @@ TEST(SuffixLengths, AreRefusedTwice) {
   EXPECT_NO_THROW(check_suffixes(once, 50, "suffixes"));
 }
 
+namespace {
+
+/// Recitations that exist are taken as they are, in whole rounds.
+void expect_goes_on(LoadedModel& model, const StudyDocuments& documents, ReciteOptions options,
+                    const std::vector<Recitation>& all, const std::string& path) {
+  const auto tokenizer = make_tokenizer("bytes");
+  const bool leads = model.grid().world().rank() == 0;
+  std::vector<Recitation> made = all;
+  for (Recitation& one : made) one.loss = -1;
+  options.batch = 1;
+  std::optional<AuditPart> part;
+  if (leads) {
+    options.part = &part.emplace(path, "an audit");
+    part->append(0, made);
+  }
+  options.kept = {.recitations = std::ssize(all)};
+  for (const Recitation& one : recite(model, *tokenizer, documents, options)) {
+    EXPECT_EQ(one.loss, leads ? -1 : 0);
+    EXPECT_FALSE(one.texts) << "which only the file has";
+  }
+  if (leads) part->append(std::ssize(all) - 1, {});  // the last one is lost
+  --options.kept->recitations;
+  const auto redone = recite(model, *tokenizer, documents, options);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_NEAR(redone[i].loss, all[i].loss, 1e-4);
+    if (!leads) continue;
+    EXPECT_NEAR(part->recitation(i).loss, all[i].loss, 1e-4);
+    EXPECT_EQ(part->recitation(i).texts->truth, all[i].texts->truth);
+  }
+}
+
+}  // namespace
+
 TEST(Offsets, AndSuffixesAreTestedAsDocumentsThatBeginAndEndThereOnEveryGrid) {
   test::TemporaryPath folder;
   Config config = tiny_config(folder / "run");
@@ -70,28 +106,12 @@ TEST(Offsets, AndSuffixesAreTestedAsDocumentsThatBeginAndEndThereOnEveryGrid) {
                          part.tokens.begin() + offset + length + suffix};
         const Recitation alone =
             recite(loaded, *tokenizer, std::vector{part}, {.suffix_tokens = suffix}).at(0);
-        EXPECT_EQ(all[i].truth, alone.truth);
-        EXPECT_EQ(all[i].written, alone.written);
+        EXPECT_EQ(all[i].texts->truth, alone.texts->truth);
+        EXPECT_EQ(all[i].texts->written, alone.texts->written);
         EXPECT_NEAR(all[i].loss, alone.loss, 1e-5);
         EXPECT_NEAR(all[i].record->log10_p[1], alone.record->log10_p[1], 1e-4);
       }
-      // Those that exist are taken as they are, in whole rounds.
-      ReciteOptions resumed = options;
-      resumed.batch = 1;
-      std::vector<Recitation> made;
-      resumed.made = [&](std::int64_t first, std::span<const Recitation> next) {
-        EXPECT_EQ(first, std::ssize(made));
-        made.insert(made.end(), next.begin(), next.end());
-      };
-      resumed.known = std::vector<Recitation>(all.begin(), all.end());
-      for (Recitation& one : resumed.known) one.loss = -1;
-      for (const Recitation& one : recite(loaded, *tokenizer, records.documents, resumed))
-        EXPECT_EQ(one.loss, -1);
-      EXPECT_TRUE(made.empty());
-      resumed.known.pop_back();
-      const auto redone = recite(loaded, *tokenizer, records.documents, resumed);
-      for (std::size_t i = 0; i < all.size(); ++i) EXPECT_NEAR(redone[i].loss, all[i].loss, 1e-4);
-      EXPECT_EQ(made.size(), world.rank() == 0 ? all.size() : 0u);
+      expect_goes_on(loaded, records.documents, options, all, folder / ("part-" + to_string(grid)));
     });
   }
 }

@@ -45,9 +45,9 @@ MemorizationReport evil_report() {
   for (RecitationRun& run : report.runs) {
     run.variant += evil;
     for (Recitation& r : run.recitations) {
-      r.before = evil + r.before;
-      r.truth += evil;
-      r.written += "<b>" + evil;
+      r.texts->before = evil + r.texts->before;
+      r.texts->truth += evil;
+      r.texts->written += "<b>" + evil;
     }
   }
   return report;
@@ -67,7 +67,7 @@ MemorizationReport odd_study() {
   }
   report.runs[0].recitations.push_back(recited(0, 3, 10));
   report.runs[0].recitations.back().loss = NAN;
-  report.runs[0].recitations.back().truth = std::string(5000, 'w');
+  report.runs[0].recitations.back().texts->truth = std::string(5000, 'w');
   report.runs[0].seed = ~std::uint64_t{0};
   report.document_names.clear();
   return report;

@@ -26,9 +26,9 @@ void expect_same(const Recitation& a, const Recitation& b) {
   EXPECT_EQ(a.token_accuracy, b.token_accuracy);
   EXPECT_EQ(a.edit_distance, b.edit_distance);
   EXPECT_EQ(a.loss, b.loss);
-  EXPECT_EQ(a.before, b.before);
-  EXPECT_EQ(a.truth, b.truth);
-  EXPECT_EQ(a.written, b.written);
+  EXPECT_EQ(a.texts->before, b.texts->before);
+  EXPECT_EQ(a.texts->truth, b.texts->truth);
+  EXPECT_EQ(a.texts->written, b.texts->written);
   ASSERT_EQ(a.record.has_value(), b.record.has_value());
   if (a.record) {
     EXPECT_EQ(a.record->log10_p, b.record->log10_p);
@@ -315,15 +315,15 @@ TEST(ReportJson, HasTheFiguresOfTheSummary) {
 
 TEST(ReportJson, InvalidUtf8IsReplacedAndControlCharactersStay) {
   RecitationRun run = small_audit().runs[0];
-  run.recitations[0].written =
+  run.recitations[0].texts->written =
       "a\xff"
       "b\xc3";
-  run.recitations[0].truth = std::string("\0\x1b\"\n", 4);
+  run.recitations[0].texts->truth = std::string("\0\x1b\"\n", 4);
   const RecitationRun read = parse_run(to_json(run), "x");
-  EXPECT_EQ(read.recitations[0].written,
+  EXPECT_EQ(read.recitations[0].texts->written,
             "a\xef\xbf\xbd"
             "b\xef\xbf\xbd");
-  EXPECT_EQ(read.recitations[0].truth, run.recitations[0].truth);
+  EXPECT_EQ(read.recitations[0].texts->truth, run.recitations[0].texts->truth);
 }
 
 TEST(ReportJson, ALossThatIsNotFiniteIsReadBackAsNan) {

@@ -178,8 +178,8 @@ TEST(ReportText, NoLineHasMoreThanAHundredColumnsOrEndsWithASpace) {
   study.model = study.groups[0] = study.groups[1] = study.notes[0] = much;
   for (RecitationRun& run : study.runs) run.variant += much;
   audit.groups[0] = audit.document_names[0] = much;
-  audit.runs[0].recitations[0].truth = "\x1b[31m" + much + "\n\n" + much;
-  audit.runs[0].recitations[0].written = "\xe6\xbc\xa2" + much;
+  audit.runs[0].recitations[0].texts->truth = "\x1b[31m" + much + "\n\n" + much;
+  audit.runs[0].recitations[0].texts->written = "\xe6\xbc\xa2" + much;
   audit.prompt_lengths = {kWholePrompt, 1'000'000, 2'000'000, 3'000'000, 4'000'000,
                           5'000'000,    6'000'000, 7'000'000, 8'000'000, 9'000'000};
   study.prompt_lengths = audit.prompt_lengths;

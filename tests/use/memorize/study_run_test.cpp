@@ -110,7 +110,7 @@ MemorizationReport study(const StudyConfig& config, const TrainOptions& options 
 std::vector<std::string> written(const MemorizationReport& report) {
   std::vector<std::string> texts;
   for (const RecitationRun& run : report.runs)
-    for (const Recitation& one : run.recitations) texts.push_back(one.written);
+    for (const Recitation& one : run.recitations) texts.push_back(one.texts->written);
   return texts;
 }
 
@@ -148,9 +148,9 @@ TEST(Study, FindsWhatWasLearnedOftenOnEveryGrid) {
     EXPECT_EQ(summary.at(0, 2, 0).exact, 2) << "both documents were memorized";
     EXPECT_TRUE(report.runs[0].validation_loss.has_value());
     for (const Recitation& each : report.runs[0].recitations) {
-      EXPECT_EQ(each.truth.size(), 12u);
-      EXPECT_FALSE(each.written.empty());
-      EXPECT_EQ(each.exact, each.truth == each.written);
+      EXPECT_EQ(each.texts->truth.size(), 12u);
+      EXPECT_FALSE(each.texts->written.empty());
+      EXPECT_EQ(each.exact, each.texts->truth == each.texts->written);
     }
   }
 }
@@ -401,7 +401,7 @@ TEST(Study, TakesDocumentsFromTheUsersFiles) {
   const MemorizationReport report = study(config);
   EXPECT_THAT(report.document_names, testing::Each(HasSubstr("mine.jsonl")));
   EXPECT_THAT(report.notes[0], HasSubstr("while the learning rate falls from 0.002 to 0.001"));
-  EXPECT_THAT(report.runs[0].recitations[0].truth, testing::MatchesRegex("[a-i]+[0-8]"));
+  EXPECT_THAT(report.runs[0].recitations[0].texts->truth, testing::MatchesRegex("[a-i]+[0-8]"));
   config.memorize.bucket_size = 5;
   config.output.dir = folder / "other";
   EXPECT_THAT([&] { study(config); }, testing::ThrowsMessage<UsageError>(
@@ -421,7 +421,7 @@ TEST(Study, KeepsOneTokenMoreThanASequenceHas) {
   const std::string letters = test::slurp(config.memorize.documents[0]);
   for (const Recitation& one : report.runs[0].recitations) {
     const std::string begin = one.prompt == 0 ? "\"" : "";  // of a whole document
-    EXPECT_THAT(letters, HasSubstr(begin + one.before + one.truth + "\"}"));
+    EXPECT_THAT(letters, HasSubstr(begin + one.texts->before + one.texts->truth + "\"}"));
   }
   EXPECT_THAT(report.notes[0], testing::EndsWith("with a learning rate of 0.002"));
 }
@@ -446,11 +446,11 @@ TEST(Audit, TestsATrainedModel) {
     // The documents are the study's in another order, so the model must write the same for each.
     const auto with = [](const MemorizationReport& from, const std::string& truth) {
       for (const Recitation& one : from.runs[0].recitations)
-        if (one.truth == truth && one.prompt == 0) return one.written;
+        if (one.texts->truth == truth && one.prompt == 0) return one.texts->written;
       return std::string("not asked");
     };
     for (const Recitation& one : trained.runs[0].recitations)
-      EXPECT_EQ(with(report, one.truth), with(trained, one.truth));
+      EXPECT_EQ(with(report, one.texts->truth), with(trained, one.texts->truth));
   });
 }
 
@@ -490,7 +490,7 @@ TEST(Audit, GivesTheSameFiguresOnEveryGrid) {
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t i = 0; i < want.size(); ++i) {
       SCOPED_TRACE(i);
-      EXPECT_EQ(got[i].written, want[i].written);
+      EXPECT_EQ(got[i].texts->written, want[i].texts->written);
       expect_close(got[i].loss, want[i].loss);
       const SuffixRecord &a = *got[i].record, &b = *want[i].record;
       EXPECT_EQ(a.greedy_exact, b.greedy_exact);
