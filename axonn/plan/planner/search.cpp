@@ -1,9 +1,8 @@
 #include "axonn/plan/planner/search.h"
 
 #include <algorithm>
-#include <iterator>
+#include <cmath>
 #include <limits>
-#include <numeric>
 #include <ranges>
 
 #include "axonn/foundation/base/check.h"
@@ -13,6 +12,7 @@
 #include "axonn/plan/planner/estimate.h"
 #include "axonn/plan/planner/paper_model.h"
 #include "axonn/plan/planner/recompute_budget.h"
+#include "axonn/plan/planner/search_space.h"
 #include "axonn/use/rewards/rollout_sampler.h"
 
 namespace axonn {
@@ -28,12 +28,10 @@ constexpr double kSlack = 1.08;
 /// estimate() may exceed predict() by about so much, see the tests of both.
 constexpr double kClose = 1.05;
 
-/// Grids that are screened, and searched in full, at the same time, on as many threads as there are
-/// cores. Fixed, so that a plan does not depend on the number of cores.
-constexpr std::size_t kScreenedAtOnce = 64, kAtOnce = 8;
-
-/// Positions from which on context parallelism is tried on every grid.
-constexpr std::int64_t kLong = 8192;
+/// Grids that are screened, whose plans are estimated, and whose best plan is predicted with all
+/// blocks at the same time, on as many threads as there are cores. Fixed, so that a plan does not
+/// depend on the number of cores.
+constexpr std::size_t kScreenedAtOnce = 64, kEstimatedAtOnce = 8, kPredictedAtOnce = 2;
 
 double seconds_of(const Plan& plan) { return plan.time.step_s; }
 
@@ -46,6 +44,24 @@ constexpr std::int64_t kTypicalRows = 16384;
 /// The part of the time that recomputation is expected to take which it takes in any case.
 constexpr double kSure = 0.9;
 
+/// A plan with its estimated time and memory.
+struct Estimated {
+  Plan plan;
+  double least_s = 0;  ///< if what is computed again hides communication
+  /// If the plan needs some recomputation: its levels, and about the least that fits.
+  std::optional<RecomputeLevels> levels = {};
+  std::int64_t level = 0;
+
+  double seconds() const { return seconds_of(plan); }
+};
+
+/// What is known of a grid, in this order; each takes longer to find than the one before.
+enum class Stage : std::uint8_t {
+  screened,   ///< the least time of a step
+  estimated,  ///< the plans, with estimates
+  refined     ///< these estimates also have the recomputation that fits
+};
+
 /// A grid that can cut the model and fits in some mode.
 struct Candidate {
   GridShape grid;
@@ -53,12 +69,23 @@ struct Candidate {
   double least_s = kNever;          ///< about the least time of a step
   std::int64_t state_bytes = 0;     ///< in memory at any time
   std::int64_t smallest_bytes = 0;  ///< of the smallest micro-batch, all recomputed; 0: unknown
+  Stage stage = Stage::screened;
+  std::vector<Estimated> plans = {};          ///< by time, once they are estimated
+  std::shared_ptr<DrySteps> steps = nullptr;  ///< of these
+
+  /// No plan of this grid is faster.
+  double bound_s() const {
+    if (stage == Stage::screened) return least_s / kSlack;
+    double least = kNever;
+    for (const Estimated& one : plans) least = std::min(least, one.least_s);
+    return least / kClose;
+  }
 };
 
 class Search {
  public:
   Search(const PreparedRun& run, const Machine& machine, const SearchOptions& options)
-      : run_(run), machine_(machine), options_(options) {
+      : run_(run), machine_(machine), options_(options), space_(run_, machine_, options_) {
     if (options.recompute) modes_ = {*options.recompute};
     if (budgeted_) modes_ = {RecomputeMode::none};
     const std::int64_t budget = run->activation_checkpoint.budget;
@@ -68,118 +95,26 @@ class Search {
   SearchResult run() {
     screen();
     sort_candidates();
-    auto& plans = result_.plans;
+    for (Candidate& one : candidates_) open_.push_back(&one);
     ProgressLine line(options_.progress, "simulating", "grids");
-    for (std::size_t first = 0; first < candidates_.size(); first += kAtOnce) {
-      const double limit_s = std::ssize(plans) < options_.top ? kNever : seconds_of(plans.back());
-      const auto end = std::ranges::find_if(
-          candidates_.begin() + static_cast<std::ptrdiff_t>(first), candidates_.end(),
-          [&](const Candidate& one) { return one.least_s > kSlack * limit_s; });
-      const auto left = static_cast<std::size_t>(end - candidates_.begin()) - first;
-      const std::size_t count = std::min(kAtOnce, left);
-      if (count == 0) break;
+    while (!open_.empty()) {
+      const double limit_s = this->limit_s();
       // How many are left is known only if there are plans to compare with.
-      line(static_cast<std::int64_t>(first),
-           limit_s < kNever ? static_cast<std::int64_t>(first + left) : 0);
-      result_.simulated += static_cast<int>(count);
-      std::vector<std::optional<Plan>> found(count);
-      parallel_for(count, threads_, [&](std::size_t i) {
-        found[i] = with_rollouts(best_of(candidates_[first + i], limit_s));
-      });
-      for (std::optional<Plan>& plan : found) {
-        if (!plan) continue;
-        if (!fits(plan->memory_bytes)) {  // only answers do not: their memory is of no other plan
-          if (!result_.smallest || plan->memory_bytes < result_.smallest->memory_bytes)
-            result_.smallest = plan;
-          continue;
-        }
-        const auto at = std::ranges::upper_bound(plans, seconds_of(*plan), {}, seconds_of);
-        plans.insert(at, std::move(*plan));
-        if (std::ssize(plans) > options_.top) plans.pop_back();
-      }
+      const auto left = std::ranges::count_if(
+          open_, [&](const Candidate* one) { return one->bound_s() <= limit_s; });
+      const std::int64_t done = result_.simulated;
+      line(done, limit_s < kNever ? done + left : 0);
+      if (left == 0) break;
+      take_most_promising(limit_s);
     }
-    if (!plans.empty()) result_.smallest.reset();
+    if (!result_.plans.empty()) result_.smallest.reset();
     const bool free = run_->parallelism.keep_weights == KeepWeights::none;
     if (free && options_.keep_weights && options_.cost == CostModel::simulated) keep_weights();
     return std::move(result_);
   }
 
  private:
-  bool wanted(const GridShape& grid) const {
-    for (const Axis axis : kAxes)
-      if (const int fixed = options_.fixed.extent(axis); fixed > 0 && fixed != grid.extent(axis))
-        return false;
-    return allows(options_.strategy, grid, machine_.devices_per_node);
-  }
   bool fits(std::int64_t bytes) const { return bytes <= budget_; }
-
-  /// The most sequences of a step that a place of this grid has.
-  std::int64_t share(const GridShape& grid) const {
-    return batch_share(run_->training.global_batch, batch_places(grid));
-  }
-
-  /// The possible micro-batch sizes on this grid, ascending; empty if it cannot cut the batch. A
-  /// free size needs no more padding than the grid: it divides the share of a place.
-  std::vector<std::int64_t> micro_batch_sizes(const GridShape& grid) const {
-    const std::int64_t local = share(grid), given = options_.micro_batch;
-    std::vector<std::int64_t> sizes;
-    for (std::int64_t size = 1; size <= local; ++size)
-      if ((given > 0 ? size == given : local % size == 0) && size % run_->parallelism.chunks == 0)
-        sizes.push_back(size);
-    return sizes;
-  }
-
-  /// The useful ones of the sizes that a plan may have. If p ranks in place of one share sequences,
-  /// p times as many of these give every rank the same rows, with more communication.
-  std::vector<std::int64_t> useful_sizes(const GridShape& grid) const {
-    std::vector<std::int64_t> sizes = micro_batch_sizes(grid);
-    if (options_.micro_batch > 0 || grid.context == 1) return sizes;
-    const std::vector<int> all = contexts(grid);
-    std::erase_if(sizes, [&](std::int64_t size) {
-      return std::ranges::any_of(all, [&](int fewer) {
-        const std::int64_t times = grid.context / fewer;
-        return fewer < grid.context && grid.context % fewer == 0 && size % times == 0 &&
-               size / times % run_->parallelism.chunks == 0;
-      });
-    });
-    return sizes;
-  }
-
-  /// The grid with every number of ranks that may share sequences, and experts. Where the first is
-  /// free, it is more than 1 for long sequences, or if there are fewer of them than (z, data)
-  /// coordinates.
-  std::vector<GridShape> with_all_factors(GridShape grid) const {
-    std::vector<GridShape> all;
-    for (const int context : contexts(grid))
-      for (const int experts : holders_of_experts(grid)) {
-        grid.context = context;
-        grid.experts = experts;
-        all.push_back(grid);
-      }
-    return all;
-  }
-
-  std::vector<int> contexts(const GridShape& grid) const {
-    const int fixed = options_.fixed.context;
-    const std::int64_t length = run_->training.seq_len;
-    const bool useful =
-        length >= kLong || run_->training.global_batch < std::int64_t{grid.z} * grid.data;
-    std::vector<int> all;
-    for (const int context : divisors_of(grid.z)) {
-      const bool chosen = fixed > 0 ? context == fixed : context == 1 || useful;
-      if (chosen && (context == 1 || trouble_of_cut(length, context).empty()))
-        all.push_back(context);
-    }
-    return all;
-  }
-
-  std::vector<int> holders_of_experts(const GridShape& grid) const {
-    const std::int64_t experts = std::max<std::int64_t>(run_->model.experts, 1);
-    std::vector<int> all = divisors_of(static_cast<int>(std::gcd<std::int64_t>(grid.z, experts)));
-    if (const int fixed = options_.fixed.experts; fixed > 0)
-      std::erase_if(all, [&](int holders) { return holders != fixed; });
-    return all;
-  }
 
   PreparedRun on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode mode) const {
     return planned(run_, {.grid = grid, .micro_batch = micro_batch, .recompute = mode});
@@ -217,9 +152,7 @@ class Search {
   };
 
   void screen() {
-    std::vector<GridShape> grids;
-    for (const GridShape& grid : grids_of(options_.devices))
-      if (wanted(grid)) std::ranges::copy(with_all_factors(grid), std::back_inserter(grids));
+    const std::vector<GridShape> grids = space_.grids();
     std::vector<Screened> all(grids.size());
     ProgressLine line(options_.progress, "estimating", "grids");
     for (std::size_t first = 0; first < grids.size(); first += kScreenedAtOnce) {
@@ -264,7 +197,7 @@ class Search {
   /// micro-batch.
   double least_s(const Candidate& one) const {
     const StepTime& time = one.optimistic.time;
-    const std::vector<std::int64_t> sizes = useful_sizes(one.grid);
+    const std::vector<std::int64_t> sizes = space_.useful_sizes(one.grid);
     double each_s = 0, least = kNever;
     for (const char* const collective : {"z all_gather", "z reduce_scatter"}) {
       const auto found = time.alone_by.find(collective);
@@ -283,8 +216,9 @@ class Search {
           time.compute_s +
           kSure * recomputing_s(on(one.grid, size, RecomputeMode::none), bytes - budget_);
       least = std::min(
-          least, std::max({time.step_s, compute_s,
-                           each_s * static_cast<double>(batch_share(share(one.grid), size))}));
+          least,
+          std::max({time.step_s, compute_s,
+                    each_s * static_cast<double>(batch_share(space_.share(one.grid), size))}));
     }
     return least;
   }
@@ -348,7 +282,7 @@ class Search {
 
   Screened screened(const GridShape& grid) const {
     Screened one;
-    const auto micros = useful_sizes(grid);
+    const auto micros = space_.useful_sizes(grid);
     if (micros.empty()) {
       const std::int64_t micro = options_.micro_batch, chunks = run_->parallelism.chunks;
       one.reason = concat("grid ", with_factors(grid), " cannot cut the batch of ",
@@ -387,38 +321,92 @@ class Search {
     }
   }
 
-  /// A plan with its estimated time and memory.
-  struct Estimated {
-    Plan plan;
-    double least_s = 0;  ///< if what is computed again hides communication
-    /// If the plan needs some recomputation: its levels, and about the least that fits.
-    std::optional<RecomputeLevels> levels;
-    std::int64_t level = 0;
+  /// The time that a plan must not exceed to be among the best.
+  double limit_s() const {
+    const auto& plans = result_.plans;
+    return std::ssize(plans) < options_.top ? kNever : seconds_of(plans.back());
+  }
 
-    double seconds() const { return seconds_of(plan); }
-  };
+  /// Finds out more of the open grids that may have the fastest plan: at last, that plan.
+  void take_most_promising(double limit_s) {
+    // The first plans are predicted at once: what others are compared with saves more.
+    const auto order = [&](const Candidate* one) {
+      return std::pair(limit_s == kNever ? -static_cast<int>(one->stage) : 0, one->bound_s());
+    };
+    std::ranges::stable_sort(open_, {}, order);
+    const Stage stage = open_.front()->stage;
+    const std::size_t most = stage == Stage::refined ? kPredictedAtOnce : kEstimatedAtOnce;
+    std::vector<Candidate*> now;
+    for (Candidate* const one : open_) {
+      if (one->stage != stage || one->bound_s() > limit_s || now.size() == most) break;
+      now.push_back(one);
+    }
+    std::vector<std::optional<Plan>> found(now.size());
+    parallel_for(now.size(), threads_, [&](std::size_t i) {
+      if (stage == Stage::screened) estimate_plans(*now[i], limit_s);
+      if (stage == Stage::estimated) refine(*now[i], limit_s);
+      if (stage == Stage::refined) found[i] = with_rollouts(best_of(*now[i], limit_s));
+    });
+    if (stage == Stage::screened) result_.simulated += static_cast<int>(now.size());
+    for (std::size_t i = 0; i < now.size() && stage == Stage::refined; ++i) {
+      std::erase(open_, now[i]);
+      *now[i] = {};  // frees its dry steps
+      if (found[i]) add(*std::move(found[i]));
+    }
+  }
 
-  /// The fastest plan on this grid, or none if it cannot take less than limit_s.
-  std::optional<Plan> best_of(const Candidate& candidate, double limit_s) const {
-    const auto steps = std::make_shared<DrySteps>();
-    std::vector<Estimated> plans;
+  void add(Plan plan) {
+    auto& plans = result_.plans;
+    if (!fits(plan.memory_bytes)) {  // only answers do not: their memory is of no other plan
+      if (!result_.smallest || plan.memory_bytes < result_.smallest->memory_bytes)
+        result_.smallest = std::move(plan);
+      return;
+    }
+    const auto at = std::ranges::upper_bound(plans, seconds_of(plan), {}, seconds_of);
+    plans.insert(at, std::move(plan));
+    if (std::ssize(plans) > options_.top) plans.pop_back();
+  }
+
+  /// Finds the plans of this grid that may take less than limit_s, with estimates.
+  void estimate_plans(Candidate& candidate, double limit_s) const {
+    candidate.stage = Stage::estimated;
+    candidate.steps = std::make_shared<DrySteps>();
+    std::vector<Estimated>& plans = candidate.plans;
     double least = limit_s;
     for (const RecomputeMode mode : modes_) {
-      const PreparedRun run = on(candidate.grid, useful_sizes(candidate.grid).front(), mode);
+      const PreparedRun run = on(candidate.grid, space_.useful_sizes(candidate.grid).front(), mode);
       const double optimistic_s =
-          budgeted_ ? candidate.least_s : cost(run, optimistic, *steps).time.step_s;
-      if (optimistic_s <= kSlack * least) add_plans(mode, candidate, least, plans, steps);
+          budgeted_ ? candidate.least_s : cost(run, optimistic, *candidate.steps).time.step_s;
+      if (optimistic_s <= kSlack * least) add_plans(mode, candidate, least);
       for (const Estimated& one : plans) least = std::min(least, one.seconds());
     }
     std::ranges::stable_sort(plans, {}, &Estimated::seconds);
-    for (Estimated& one : plans) {
-      if (one.least_s > kClose * limit_s) continue;
-      // The least recomputation that fits is close to one.level, and at least this plan's.
-      if (one.levels && limit_s < kNever &&
-          cost(one.levels->plan_below(one.level), estimate, *steps).time.step_s > kClose * limit_s)
-        continue;
-      if (auto plan = predicted(one, steps)) return plan;
-    }
+  }
+
+  /// Raises the least times of plans that need some recomputation.
+  void refine(Candidate& candidate, double limit_s) const {
+    candidate.stage = Stage::refined;
+    for (Estimated& one : candidate.plans)
+      if (one.levels && one.least_s <= kClose * limit_s)
+        one.least_s = std::max(one.least_s, seconds_with_recomputation(one, *candidate.steps));
+  }
+
+  /// An estimate from steps whose blocks all recompute the same: the blocks of a level have one of
+  /// two plans.
+  double seconds_with_recomputation(const Estimated& one, DrySteps& steps) const {
+    const auto seconds = [&](const PreparedRun& run) {
+      return cost(run, estimate, steps).time.step_s;
+    };
+    const double below = seconds(one.levels->plan_below(one.level)),
+                 share = one.levels->share_of_next(one.level);
+    return share == 0 ? below : std::lerp(below, seconds(one.levels->plan_above(one.level)), share);
+  }
+
+  /// The fastest of the grid's plans, or none if it cannot take less than limit_s.
+  std::optional<Plan> best_of(Candidate& candidate, double limit_s) const {
+    for (Estimated& one : candidate.plans)
+      if (one.least_s <= kClose * limit_s)
+        if (auto plan = predicted(one, candidate.steps)) return plan;
     return std::nullopt;
   }
 
@@ -459,7 +447,8 @@ class Search {
     if (!fits(state + least_activations(run))) return false;
     // What a micro-batch takes beside the state grows at most in proportion to it.
     if (larger.size > 0 && !fits(state + (larger.bytes - state) / larger.size * size)) return false;
-    const bool known = candidate.smallest_bytes > 0 && size == useful_sizes(candidate.grid).front();
+    const bool known =
+        candidate.smallest_bytes > 0 && size == space_.useful_sizes(candidate.grid).front();
     const std::int64_t bytes = known ? candidate.smallest_bytes : estimate_memory(run, steps);
     if (!fits(bytes)) larger = {size, bytes};
     return fits(bytes);
@@ -483,12 +472,12 @@ class Search {
 
   /// Adds plans with their estimates: micro-batches from the largest that fits downwards, until a
   /// smaller one is slower. Leaves out those that take clearly more than most_s.
-  void add_plans(RecomputeMode mode, const Candidate& candidate, double most_s,
-                 std::vector<Estimated>& plans, const std::shared_ptr<DrySteps>& steps) const {
+  void add_plans(RecomputeMode mode, Candidate& candidate, double most_s) const {
     const GridShape& grid = candidate.grid;
+    const std::shared_ptr<DrySteps>& steps = candidate.steps;
     double before = kNever;
     TooLarge larger;
-    for (const std::int64_t size : std::views::reverse(useful_sizes(grid))) {
+    for (const std::int64_t size : std::views::reverse(space_.useful_sizes(grid))) {
       const PreparedRun run = on(grid, size, mode);
       if (!fits_somehow(budgeted_ ? on(grid, size, RecomputeMode::full) : run, candidate, *steps,
                         larger))
@@ -512,19 +501,21 @@ class Search {
         one.plan.time.step_s += one.levels->more_seconds(one.level);
       }
       before = std::min(before, one.seconds());
-      plans.push_back(std::move(one));
+      candidate.plans.push_back(std::move(one));
     }
   }
 
   const PreparedRun& run_;
   const Machine& machine_;
   const SearchOptions options_;
+  const SearchSpace space_;
   std::int64_t budget_ = static_cast<std::int64_t>(machine_.usable_bytes());
   const int threads_ = usable_core_count();
   /// Whether a plan takes the least recomputation that fits; else all blocks have one of the modes.
   const bool budgeted_ = !options_.recompute && options_.cost == CostModel::simulated;
   std::vector<RecomputeMode> modes_ = {RecomputeMode::none, RecomputeMode::full};
   std::vector<Candidate> candidates_;
+  std::vector<Candidate*> open_;            ///< those whose best plan is not known yet
   std::optional<RecomputeLevels> typical_;  ///< if the memory of some grid is short
   SearchResult result_;
 };
@@ -536,12 +527,6 @@ SearchResult search(const PreparedRun& run, const Machine& machine, const Search
   AXONN_CHECK(options.top > 0, "search: wanted at least one plan, got top = ", options.top);
   check_rates(machine, run->training.dtype, options.devices);
   return Search(run, machine, options).run();
-}
-
-bool allows(Strategy strategy, const GridShape& grid, int devices_per_node) {
-  if (strategy == Strategy::grid_4d) return true;
-  const bool x = strategy == Strategy::megatron ? devices_per_node % grid.x == 0 : grid.x == 1;
-  return x && grid.y == 1 && (grid.data == 1 || strategy != Strategy::fsdp);
 }
 
 PreparedRun planned(const PreparedRun& run, const Plan& plan) {
