@@ -11,7 +11,7 @@ namespace {
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
     {"foundation", 5575}, {"compute", 21640}, {"ranks", 9860}, {"data", 31260}, {"network", 20300},
-    {"run", 16130},       {"use", 12560},     {"plan", 7590},  {"app", 14345}};
+    {"run", 16130},       {"use", 12560},     {"plan", 8010},  {"app", 14345}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {
   std::map<std::string, std::int64_t> lines;

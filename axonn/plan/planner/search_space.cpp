@@ -1,8 +1,12 @@
 #include "axonn/plan/planner/search_space.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <map>
 #include <numeric>
+#include <tuple>
+#include <utility>
 
 namespace axonn {
 
@@ -22,6 +26,24 @@ std::vector<GridShape> SearchSpace::grids() const {
   for (const GridShape& grid : grids_of(options_.devices))
     if (wanted(grid)) std::ranges::copy(with_all_factors(grid), std::back_inserter(grids));
   return grids;
+}
+
+std::vector<GridFamily> SearchSpace::families_of(const std::vector<GridShape>& grids,
+                                                 bool by_factors) {
+  std::map<std::array<int, 4>, GridFamily> families;
+  for (const GridShape& grid : grids)
+    families[{grid.x, grid.y, by_factors ? grid.context : 0, by_factors ? grid.experts : 0}]
+        .grids.push_back(grid);
+  std::vector<GridFamily> all;
+  for (auto& [key, family] : families) all.push_back({std::move(family.grids), by_factors});
+  return all;
+}
+
+const GridShape& SearchSpace::least_of(const GridFamily& family) const {
+  return *std::ranges::min_element(family.grids, {}, [&](const GridShape& grid) {
+    const std::int64_t rows = share(grid) * run_->training.seq_len / grid.context;
+    return std::tuple(rows, grid.context, -grid.experts, grid.z == 1 || grid.data == 1, -grid.z);
+  });
 }
 
 bool SearchSpace::wanted(const GridShape& grid) const {

@@ -9,6 +9,13 @@
 
 namespace axonn {
 
+/// Grids with the same x and y, and perhaps with the same numbers of ranks that share sequences and
+/// experts.
+struct GridFamily {
+  std::vector<GridShape> grids;
+  bool same_factors = false;
+};
+
 /// The grids that a search considers, and the micro-batches that each may have. The run and the
 /// options must outlive it.
 class SearchSpace {
@@ -18,6 +25,12 @@ class SearchSpace {
   /// The grids that the strategy and options.fixed allow, each with every number of ranks that may
   /// share sequences, and experts.
   std::vector<GridShape> grids() const;
+
+  /// These grids by x and y, and if `by_factors` also by context and experts.
+  static std::vector<GridFamily> families_of(const std::vector<GridShape>& grids, bool by_factors);
+  /// The grid of a family whose ranks compute least: with the least padding, then the fewest parts
+  /// of sequences and the fewest experts on a rank; if possible with z and data above 1.
+  const GridShape& least_of(const GridFamily& family) const;
 
   /// The most sequences of a step that a place of this grid has.
   std::int64_t share(const GridShape& grid) const;
