@@ -53,7 +53,7 @@ class RecomputeLevels {
   /// The run, with the last plan whose blocks all recompute at most what those of this level do.
   PreparedRun plan_below(std::int64_t level) const { return at(level / blocks_ * blocks_); }
   /// The run with the first plan whose blocks all recompute at least that much; and the share of
-  /// the blocks of this level that have this plan, less than 1, where the others have the one below.
+  /// the blocks of this level that have it, less than 1, where the others have the one below.
   PreparedRun plan_above(std::int64_t level) const { return plan_below(level + blocks_ - 1); }
   double share_of_next(std::int64_t level) const {
     return static_cast<double>(level % blocks_) / static_cast<double>(blocks_);
