@@ -74,8 +74,8 @@ Plan best_choice(const PreparedRun& run, const Machine& machine, Communicator& w
   Plan best = found.plans.front();
   if (!best.recompute_blocks) best.recompute_blocks = config.activation_checkpoint.blocks;
   if (!best.keep_weights) best.keep_weights = config.parallelism.keep_weights;
-  report(fmt::format("grid: {}, the best of {} that can cut the model; predicted {:.3g} s and {}",
-                     with_factors(best.grid), found.cut, best.time.step_s,
+  report(fmt::format("grid: {}, the best of {} grids; predicted {:.3g} s and {}",
+                     with_factors(best.grid), found.grids, best.time.step_s,
                      format_bytes(best.memory_bytes)));
   if (best.grid.z > 1 && best.keep_weights != KeepWeights::none)
     report(fmt::format("grid: parallelism.keep_weights = \"{}\"", name_of(*best.keep_weights)));

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "axonn/network/model/model.h"
 #include "axonn/plan/measure/dry_rollouts.h"
@@ -113,6 +116,34 @@ Prediction simulated(const PreparedRun& run, int micro_batches, const Costs& cos
   return {simulate(dry.recording, costs), dry.memory.peak_bytes};
 }
 
+/// A step whose only micro-batch has the rows of all.
+DryStep whole_batch(const PreparedRun& run, DrySteps& steps) {
+  DryStep dry = steps.step(run, {.recording = true, .most_micro_batches = 1});
+  const auto times = static_cast<double>(micro_batch_count(run.config()));
+  dry.recording = scaled(std::move(dry.recording), times);
+  return dry;
+}
+
+/// Costs of which only collectives along x and y are left.
+class CostsOfXY final : public Costs {
+ public:
+  explicit CostsOfXY(const Costs& all) : all_(all) {}
+  double compute_s(const Recording::Compute& operation) const override {
+    return all_.compute_s(operation);
+  }
+  CollectiveCost collective(const Recording::Start& start) const override {
+    const bool left = start.group == name_of(Axis::x) || start.group == name_of(Axis::y);
+    return left ? all_.collective(start) : CollectiveCost{.collectives = 0};
+  }
+  double lateness_s(double computed_s, double collectives) const override {
+    return all_.lateness_s(computed_s, collectives);
+  }
+  Slowdowns slowdowns() const override { return all_.slowdowns(); }
+
+ private:
+  const Costs& all_;
+};
+
 /// The state of a model of so many blocks, as ParameterGroup and OptimizerState hold it.
 std::int64_t state_of(const PreparedRun& run, const Grid& grid, std::int64_t blocks) {
   const auto model = make_model(with_blocks(run, blocks)->model, grid);
@@ -170,12 +201,37 @@ std::int64_t estimate_memory(const PreparedRun& run, DrySteps& steps) {
 
 Prediction optimistic(const PreparedRun& run, const Machine& machine, DrySteps& steps) {
   const MachineCosts costs(machine, run->parallelism.grid(), run->parallelism.collectives);
-  const auto times = static_cast<double>(micro_batch_count(run.config()));
   return over_depth(run, [&](const PreparedRun& some) {
-    DryStep dry = steps.step(some, {.recording = true, .most_micro_batches = 1});
-    return Prediction{simulate(scaled(std::move(dry.recording), times), costs),
-                      dry.memory.peak_bytes};
+    const DryStep dry = whole_batch(some, steps);
+    return Prediction{simulate(dry.recording, costs), dry.memory.peak_bytes};
   });
+}
+
+double optimistic_seconds_of_xy(const PreparedRun& run, const Machine& machine) {
+  const MachineCosts all(machine, run->parallelism.grid(), run->parallelism.collectives);
+  const CostsOfXY costs(all);
+  DrySteps steps;
+  const auto seconds = [&](const PreparedRun& some) {
+    return Prediction{.time = simulate(whole_batch(some, steps).recording, costs)};
+  };
+  return over_depth(run, seconds).time.step_s;
+}
+
+std::vector<Prediction> optimistic_on(const std::vector<GridShape>& grids, const PreparedRun& run,
+                                      const Machine& machine) {
+  std::map<std::int64_t, DryStep> known;  // by blocks
+  DrySteps steps;
+  std::vector<Prediction> all;
+  for (const GridShape& grid : grids) {
+    const MachineCosts costs(machine, grid, run->parallelism.collectives);
+    all.push_back(over_depth(run, [&](const PreparedRun& some) {
+      const auto [found, added] = known.try_emplace(some->model.layers);
+      if (added) found->second = whole_batch(some, steps);
+      const DryStep& dry = found->second;
+      return Prediction{simulate(dry.recording, costs), dry.memory.peak_bytes};
+    }));
+  }
+  return all;
 }
 
 std::int64_t state_bytes(const PreparedRun& run) {

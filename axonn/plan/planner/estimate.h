@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "axonn/plan/measure/dry_step.h"
 #include "axonn/plan/planner/machine/machine.h"
@@ -40,6 +41,15 @@ std::int64_t estimate_memory(const PreparedRun& run, DrySteps& steps);
 /// many times as long, while latencies and work on parameters count once. memory_bytes is that of
 /// one micro-batch.
 Prediction optimistic(const PreparedRun& run, const Machine& machine, DrySteps& steps);
+
+/// optimistic() with no collectives but those along x and y: about the least time on any grid that
+/// has the run's x and y, and whose ranks compute no less.
+double optimistic_seconds_of_xy(const PreparedRun& run, const Machine& machine);
+
+/// optimistic() on each of these grids, which differ from the run's in z and data alone. From a dry
+/// step on the run's grid, so that work on parameters is that of its shards, and the memory, too.
+std::vector<Prediction> optimistic_on(const std::vector<GridShape>& grids, const PreparedRun& run,
+                                      const Machine& machine);
 
 /// A generation of answers of [rl] on a rank, with the longest prompts that training.seq_len has
 /// room for: the peak of its arena to the byte, and the simulated time of all answers, each of

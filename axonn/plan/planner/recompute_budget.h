@@ -52,6 +52,12 @@ class RecomputeLevels {
   PreparedRun at(std::int64_t level) const;
   /// The run, with the last plan whose blocks all recompute at most what those of this level do.
   PreparedRun plan_below(std::int64_t level) const { return at(level / blocks_ * blocks_); }
+  /// The run with the first plan whose blocks all recompute at least that much; and the share of
+  /// the blocks of this level that have it, less than 1, where the others have the one below.
+  PreparedRun plan_above(std::int64_t level) const { return plan_below(level + blocks_ - 1); }
+  double share_of_next(std::int64_t level) const {
+    return static_cast<double>(level % blocks_) / static_cast<double>(blocks_);
+  }
   /// Seconds of a step at this level more than at level 0, if each block takes as much longer as
   /// one of few does.
   double more_seconds(std::int64_t level) const;

@@ -97,14 +97,15 @@ std::string question(const PlanReport& r) {
       "memory    per device {}\n"
       "step      {} sequences of {} tokens, {} tokens\n"
       "{}"
-      "search    strategy {}: {} grids, {} can cut model and batch, {} fit; {:.2f} s\n",
+      "search    strategy {}: {} grids, {}{} can cut model and batch, {} fit; {:.2f} s\n",
       r.model, parameters_text(r.run->model), name_of(r.run->training.dtype), m.name,
       format_count(r.options.devices), m.device, m.devices_per_node, figures_text(m),
       program_text(m), memory_text(m), format_count(r.run->training.global_batch),
       format_count(r.run->training.seq_len), format_count(r.batch_tokens()),
       r.assumed.empty() ? "" : fmt::format("assumed   {}\n", fmt::join(r.assumed, ", ")),
-      kStrategies[static_cast<int>(r.options.strategy)], r.result.grids, r.result.cut, r.result.fit,
-      r.search_s);
+      kStrategies[static_cast<int>(r.options.strategy)], r.result.grids,
+      r.result.ruled_out > 0 ? fmt::format("{} too slow, of the others ", r.result.ruled_out) : "",
+      r.result.cut, r.result.fit, r.search_s);
 }
 
 std::string table(const PlanReport& r) {
@@ -356,6 +357,7 @@ Json all_of(const PlanReport& r) {
                {"search",
                 {{"seconds", r.search_s},
                  {"grids", r.result.grids},
+                 {"too_slow", r.result.ruled_out},
                  {"can_cut", r.result.cut},
                  {"fit", r.result.fit},
                  {"simulated", r.result.simulated}}}};

@@ -1,18 +1,23 @@
 #include "axonn/plan/planner/search.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
 #include <iterator>
 #include <limits>
-#include <numeric>
+#include <memory>
 #include <ranges>
+#include <utility>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/host.h"
 #include "axonn/plan/measure/dry_step.h"
 #include "axonn/plan/planner/costs.h"
 #include "axonn/plan/planner/estimate.h"
-#include "axonn/plan/planner/paper_model.h"
 #include "axonn/plan/planner/recompute_budget.h"
+#include "axonn/plan/planner/screening.h"
+#include "axonn/plan/planner/search_space.h"
 #include "axonn/use/rewards/rollout_sampler.h"
 
 namespace axonn {
@@ -28,281 +33,88 @@ constexpr double kSlack = 1.08;
 /// estimate() may exceed predict() by about so much, see the tests of both.
 constexpr double kClose = 1.05;
 
-/// Grids that are screened, and searched in full, at the same time, on as many threads as there are
-/// cores. Fixed, so that a plan does not depend on the number of cores.
-constexpr std::size_t kScreenedAtOnce = 64, kAtOnce = 8;
+/// The same of the first plans, which are estimated and predicted before there are any to compare
+/// with.
+constexpr std::ptrdiff_t kFirst = 2;
 
-/// Positions from which on context parallelism is tried on every grid.
-constexpr std::int64_t kLong = 8192;
+/// A family of so few grids has no bound of its own.
+constexpr std::size_t kFew = 2;
 
 double seconds_of(const Plan& plan) { return plan.time.step_s; }
 
 /// The part of a step's time below which weights are kept: what saves less is not worth the memory.
 constexpr double kWorthKeeping = 0.98;
 
-/// Rows of a micro-batch whose recomputation is taken as typical.
-constexpr std::int64_t kTypicalRows = 16384;
+/// A plan with its estimated time and memory.
+struct Estimated {
+  Plan plan;
+  double least_s = 0;  ///< if what is computed again hides communication
+  /// If the plan needs some recomputation: its levels, and about the least that fits.
+  std::optional<RecomputeLevels> levels = {};
+  std::int64_t level = 0;
+  bool refined = false;  ///< least_s has the recomputation that fits
 
-/// The part of the time that recomputation is expected to take which it takes in any case.
-constexpr double kSure = 0.9;
+  double seconds() const { return seconds_of(plan); }
+};
 
-/// A grid that can cut the model and fits in some mode.
+/// What is known of a grid, in this order; each takes longer to find than the one before.
+enum class Stage : std::uint8_t {
+  family,     ///< about the least time of a step on any of several grids
+  bounded,    ///< on one grid, from a step on another of the family
+  screened,   ///< whether it fits, and a better bound
+  estimated,  ///< the plans, with estimates
+  refined     ///< that of least_s has the recomputation that fits
+};
+
+/// How many families or grids of each stage are taken at the same time, on as many threads as there
+/// are cores. Fixed, so that a plan does not depend on the number of cores.
+constexpr std::array<std::ptrdiff_t, 5> kAtOnce = {1, 8, 8, 8, 2};
+
+/// A grid, which can cut the model and fits in some mode once it is screened; or a family.
 struct Candidate {
-  GridShape grid;
-  Prediction optimistic = {};       ///< of the first mode that fits
-  double least_s = kNever;          ///< about the least time of a step
-  std::int64_t state_bytes = 0;     ///< in memory at any time
-  std::int64_t smallest_bytes = 0;  ///< of the smallest micro-batch, all recomputed; 0: unknown
+  Stage stage = Stage::family;
+  GridFamily family = {};            ///< one grid from the second stage on
+  std::vector<double> least_s = {};  ///< of each
+  Screened screened = {};
+  std::vector<Estimated> plans = {};          ///< by time
+  std::shared_ptr<DrySteps> steps = nullptr;  ///< of these
+
+  /// No plan of this grid is faster.
+  double bound_s() const {
+    if (stage < Stage::estimated) return *std::ranges::min_element(least_s) / kSlack;
+    double least = kNever;
+    for (const Estimated& one : plans) least = std::min(least, one.least_s);
+    return least / kClose;
+  }
 };
 
 class Search {
  public:
   Search(const PreparedRun& run, const Machine& machine, const SearchOptions& options)
-      : run_(run), machine_(machine), options_(options) {
-    if (options.recompute) modes_ = {*options.recompute};
-    if (budgeted_) modes_ = {RecomputeMode::none};
-    const std::int64_t budget = run->activation_checkpoint.budget;
-    if (budget > 0) budget_ = std::min(budget, budget_);
-  }
+      : run_(run), machine_(machine), options_(options) {}
 
   SearchResult run() {
-    screen();
-    sort_candidates();
-    auto& plans = result_.plans;
-    ProgressLine line(options_.progress, "simulating", "grids");
-    for (std::size_t first = 0; first < candidates_.size(); first += kAtOnce) {
-      const double limit_s = std::ssize(plans) < options_.top ? kNever : seconds_of(plans.back());
-      const auto end = std::ranges::find_if(
-          candidates_.begin() + static_cast<std::ptrdiff_t>(first), candidates_.end(),
-          [&](const Candidate& one) { return one.least_s > kSlack * limit_s; });
-      const auto left = static_cast<std::size_t>(end - candidates_.begin()) - first;
-      const std::size_t count = std::min(kAtOnce, left);
-      if (count == 0) break;
-      // How many are left is known only if there are plans to compare with.
-      line(static_cast<std::int64_t>(first),
-           limit_s < kNever ? static_cast<std::int64_t>(first + left) : 0);
-      result_.simulated += static_cast<int>(count);
-      std::vector<std::optional<Plan>> found(count);
-      parallel_for(count, threads_, [&](std::size_t i) {
-        found[i] = with_rollouts(best_of(candidates_[first + i], limit_s));
-      });
-      for (std::optional<Plan>& plan : found) {
-        if (!plan) continue;
-        if (!fits(plan->memory_bytes)) {  // only answers do not: their memory is of no other plan
-          if (!result_.smallest || plan->memory_bytes < result_.smallest->memory_bytes)
-            result_.smallest = plan;
-          continue;
-        }
-        const auto at = std::ranges::upper_bound(plans, seconds_of(*plan), {}, seconds_of);
-        plans.insert(at, std::move(*plan));
-        if (std::ssize(plans) > options_.top) plans.pop_back();
-      }
+    const std::vector<GridShape> grids = space_.grids();
+    result_.grids = static_cast<int>(grids.size());
+    open(families(grids, false, 0));
+    ProgressLine line(options_.progress, "searching", "grids");
+    for (double most_s = kNever; may_have_faster(most_s); most_s = limit_s()) {
+      line(result_.grids - grids_open(), result_.grids);
+      take_most_promising(most_s);
     }
-    if (!plans.empty()) result_.smallest.reset();
+    result_.ruled_out = grids_open();
+    if (result_.cut == 0)
+      refuse("none of the ", result_.grids, " grids of ", options_.devices,
+             " devices that strategy ", kStrategies[static_cast<int>(options_.strategy)],
+             " and the settings allow can cut this model and batch",
+             reason_.empty() ? "" : "; for example: ", reason_);
+    if (!result_.plans.empty()) result_.smallest.reset();
     const bool free = run_->parallelism.keep_weights == KeepWeights::none;
     if (free && options_.keep_weights && options_.cost == CostModel::simulated) keep_weights();
     return std::move(result_);
   }
 
  private:
-  bool wanted(const GridShape& grid) const {
-    for (const Axis axis : kAxes)
-      if (const int fixed = options_.fixed.extent(axis); fixed > 0 && fixed != grid.extent(axis))
-        return false;
-    return allows(options_.strategy, grid, machine_.devices_per_node);
-  }
-  bool fits(std::int64_t bytes) const { return bytes <= budget_; }
-
-  /// The most sequences of a step that a place of this grid has.
-  std::int64_t share(const GridShape& grid) const {
-    return batch_share(run_->training.global_batch, batch_coordinates(grid));
-  }
-
-  /// The possible micro-batch sizes on this grid, ascending; empty if it cannot cut the batch. A
-  /// free size needs no more padding than the grid: it divides the share of a place.
-  std::vector<std::int64_t> micro_batch_sizes(const GridShape& grid) const {
-    const std::int64_t local = share(grid), given = options_.micro_batch;
-    std::vector<std::int64_t> sizes;
-    for (std::int64_t size = 1; size <= local; ++size)
-      if ((given > 0 ? size == given : local % size == 0) && size % run_->parallelism.chunks == 0)
-        sizes.push_back(size);
-    return sizes;
-  }
-
-  /// The useful ones of the sizes that a plan may have. If p ranks in place of one share sequences,
-  /// p times as many of these give every rank the same rows, with more communication.
-  std::vector<std::int64_t> useful_sizes(const GridShape& grid) const {
-    std::vector<std::int64_t> sizes = micro_batch_sizes(grid);
-    if (options_.micro_batch > 0 || grid.context == 1) return sizes;
-    const std::vector<int> all = contexts(grid);
-    std::erase_if(sizes, [&](std::int64_t size) {
-      return std::ranges::any_of(all, [&](int fewer) {
-        const std::int64_t times = grid.context / fewer;
-        return fewer < grid.context && grid.context % fewer == 0 && size % times == 0 &&
-               size / times % run_->parallelism.chunks == 0;
-      });
-    });
-    return sizes;
-  }
-
-  /// The grid with every number of ranks that may share sequences, and experts. Where the first is
-  /// free, it is more than 1 for long sequences, or if there are fewer of them than (z, data)
-  /// coordinates.
-  std::vector<GridShape> with_all_factors(GridShape grid) const {
-    std::vector<GridShape> all;
-    for (const int context : contexts(grid))
-      for (const int experts : holders_of_experts(grid)) {
-        grid.context = context;
-        grid.experts = experts;
-        all.push_back(grid);
-      }
-    return all;
-  }
-
-  std::vector<int> contexts(const GridShape& grid) const {
-    const int fixed = options_.fixed.context;
-    const std::int64_t length = run_->training.seq_len;
-    const bool useful =
-        length >= kLong || run_->training.global_batch < std::int64_t{grid.z} * grid.data;
-    std::vector<int> all;
-    for (const int context : divisors_of(grid.z)) {
-      const bool chosen = fixed > 0 ? context == fixed : context == 1 || useful;
-      if (chosen && (context == 1 || trouble_of_cut(length, context).empty()))
-        all.push_back(context);
-    }
-    return all;
-  }
-
-  std::vector<int> holders_of_experts(const GridShape& grid) const {
-    const std::int64_t experts = std::max<std::int64_t>(run_->model.experts, 1);
-    std::vector<int> all = divisors_of(static_cast<int>(std::gcd<std::int64_t>(grid.z, experts)));
-    if (const int fixed = options_.fixed.experts; fixed > 0)
-      std::erase_if(all, [&](int holders) { return holders != fixed; });
-    return all;
-  }
-
-  PreparedRun on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode mode) const {
-    return planned(run_, {.grid = grid, .micro_batch = micro_batch, .recompute = mode});
-  }
-
-  /// simulated(): predict(), estimate() or optimistic(). With the paper's model, its time, and the
-  /// memory of predict() or of estimate().
-  using Simulated = Prediction(const PreparedRun&, const Machine&, DrySteps&);
-  Prediction cost(const PreparedRun& run, Simulated* simulated, DrySteps& steps) const {
-    options_.note_progress();
-    if (options_.cost == CostModel::simulated) return simulated(run, machine_, steps);
-    const std::int64_t sequences = run->training.global_batch + padding_sequences(run.config());
-    const PaperSeconds paper =
-        paper_seconds(run->model,
-                      {.tokens = sequences * run->training.seq_len,
-                       .recompute = run->activation_checkpoint.mode == RecomputeMode::full},
-                      machine_, run->parallelism.grid());
-    return {.time = {.step_s = paper.total(),
-                     .exposed_by = {{"z all_gather", paper.gather_z},
-                                    {"z reduce_scatter", paper.scatter_z},
-                                    {"y all_reduce", paper.reduce_y},
-                                    {"x all_reduce", paper.reduce_x},
-                                    {"data all_reduce", paper.reduce_data}}},
-            .memory_bytes = simulated == static_cast<Simulated*>(predict)
-                                ? steps.step(run).memory.peak_bytes
-                                : estimate_memory(run, steps)};
-  }
-
-  /// A grid after the cheap checks.
-  struct Screened {
-    bool cuts = false;  ///< it can cut model and batch
-    std::optional<Candidate> candidate;
-    Plan least = {};     ///< if it does not fit: the plan with the least memory
-    std::string reason;  ///< if it cannot cut them
-  };
-
-  void screen() {
-    std::vector<GridShape> grids;
-    for (const GridShape& grid : grids_of(options_.devices))
-      if (wanted(grid)) std::ranges::copy(with_all_factors(grid), std::back_inserter(grids));
-    std::vector<Screened> all(grids.size());
-    ProgressLine line(options_.progress, "estimating", "grids");
-    for (std::size_t first = 0; first < grids.size(); first += kScreenedAtOnce) {
-      line(static_cast<std::int64_t>(first), std::ssize(grids));
-      parallel_for(std::min(kScreenedAtOnce, grids.size() - first), threads_,
-                   [&](std::size_t i) { all[first + i] = screened(grids[first + i]); });
-    }
-    std::string reason;
-    result_.grids = static_cast<int>(grids.size());
-    for (const Screened& one : all) {
-      if (reason.empty()) reason = one.reason;
-      if (!one.cuts) continue;
-      ++result_.cut;
-      if (one.candidate) {
-        ++result_.fit;
-        candidates_.push_back(*one.candidate);
-      } else if (!result_.smallest || one.least.memory_bytes < result_.smallest->memory_bytes) {
-        result_.smallest = one.least;
-      }
-    }
-    if (result_.cut == 0)
-      refuse("none of the ", result_.grids, " grids of ", options_.devices,
-             " devices that strategy ", kStrategies[static_cast<int>(options_.strategy)],
-             " and the settings allow can cut this model and batch",
-             reason.empty() ? "" : "; for example: ", reason);
-  }
-
-  /// By the least time of a step.
-  void sort_candidates() {
-    const auto short_of_memory = [&](const Candidate& one) {
-      return !fits(one.optimistic.memory_bytes);
-    };
-    if (budgeted_ && run_->parallelism.sequence_parallel &&
-        std::ranges::any_of(candidates_, short_of_memory))
-      typical_.emplace(typical(), machine_, RecomputeSets::nested);
-    for (Candidate& one : candidates_) one.least_s = least_s(one);
-    std::ranges::stable_sort(candidates_, {}, &Candidate::least_s);
-  }
-
-  /// About the least time of a step on this grid: that of a single micro-batch, of its computation
-  /// with the recomputation that each size needs, and of gathering and reducing for each
-  /// micro-batch.
-  double least_s(const Candidate& one) const {
-    const StepTime& time = one.optimistic.time;
-    const std::vector<std::int64_t> sizes = useful_sizes(one.grid);
-    double each_s = 0, least = kNever;
-    for (const char* const collective : {"z all_gather", "z reduce_scatter"}) {
-      const auto found = time.alone_by.find(collective);
-      const bool once = run_->parallelism.keep_weights == KeepWeights::step &&
-                        collective == std::string_view("z all_gather");
-      if (found != time.alone_by.end() && !once) each_s = std::max(each_s, found->second);
-    }
-    const auto kept = [&](std::int64_t size, RecomputeMode mode) {
-      return least_activations(on(one.grid, size, mode));
-    };
-    for (const std::int64_t size : sizes) {
-      if (!fits(one.state_bytes + kept(size, RecomputeMode::full))) continue;
-      const std::int64_t bytes = one.optimistic.memory_bytes + kept(size, RecomputeMode::none) -
-                                 kept(sizes.front(), RecomputeMode::none);
-      const double compute_s =
-          time.compute_s +
-          kSure * recomputing_s(on(one.grid, size, RecomputeMode::none), bytes - budget_);
-      least = std::min(
-          least, std::max({time.step_s, compute_s,
-                           each_s * static_cast<double>(batch_share(share(one.grid), size))}));
-    }
-    return least;
-  }
-
-  /// A step of one device, which need not fit.
-  PreparedRun typical() const {
-    const std::int64_t batch = run_->training.global_batch;
-    Plan plan{.grid = {}, .micro_batch = batch};
-    for (std::int64_t size = batch; size * run_->training.seq_len > kTypicalRows && size > 1;)
-      if (batch % --size == 0 && size % run_->parallelism.chunks == 0) plan.micro_batch = size;
-    return on(plan.grid, plan.micro_batch, RecomputeMode::none);
-  }
-
-  /// About the least time that a step takes longer if it lacks so many bytes.
-  double recomputing_s(const PreparedRun& run, std::int64_t missing) const {
-    return typical_ && missing > 0 ? typical_->least_seconds(run, missing) : 0;
-  }
-
   /// Lets the plans keep gathered weights where that fits and saves enough time.
   void keep_weights() {
     auto& plans = result_.plans;
@@ -320,7 +132,7 @@ class Search {
     RolloutCost best = cost_of(run_->rl.hold_weights);
     if (best.holds && plan->grid.z > 1)
       if (const RolloutCost other = cost_of(false);
-          !fits(best.memory_bytes) || other.seconds < best.seconds)
+          !screening_.fits(best.memory_bytes) || other.seconds < best.seconds)
         best = other;
     plan->hold_weights = best.holds;
     plan->rollout_bytes = best.memory_bytes;
@@ -336,89 +148,185 @@ class Search {
       Plan kept = plan;
       kept.keep_weights = keep;
       DrySteps steps;
-      const Prediction found = cost(planned(run_, kept), predict, steps);
+      const Prediction found = screening_.cost(planned(run_, kept), predict, steps);
       kept.time = found.time;
       kept.memory_bytes = found.memory_bytes;
       kept = *with_rollouts(kept);
       const double most_s = std::min(kWorthKeeping * seconds_of(plan), seconds_of(best));
-      if (fits(kept.memory_bytes) && seconds_of(kept) < most_s) best = kept;
+      if (screening_.fits(kept.memory_bytes) && seconds_of(kept) < most_s) best = kept;
     }
     return best;
   }
 
-  Screened screened(const GridShape& grid) const {
-    Screened one;
-    const auto micros = useful_sizes(grid);
-    if (micros.empty()) {
-      const std::int64_t micro = options_.micro_batch, chunks = run_->parallelism.chunks;
-      one.reason = concat("grid ", with_factors(grid), " cannot cut the batch of ",
-                          run_->training.global_batch, " sequences into ", batch_coordinates(grid),
-                          " parts over z and data",
-                          micro > 0 ? concat(", with micro-batches of ", micro) : "",
-                          chunks > 1 ? concat(", with ", chunks, " chunks each") : "");
-      return one;
-    }
-    try {
-      screen(grid, micros.front(), one);
-    } catch (const UsageError& error) {  // the grid cannot cut a layer
-      one.reason = error.what();
-    }
-    return one;
+  /// The time that a plan must not exceed to be among the best.
+  double limit_s() const {
+    const auto& plans = result_.plans;
+    return std::ssize(plans) < options_.top ? kNever : seconds_of(plans.back());
   }
 
-  void screen(const GridShape& grid, std::int64_t micro_batch, Screened& one) const {
-    one.least = {.grid = grid, .micro_batch = micro_batch, .recompute = RecomputeMode::full};
-    const std::int64_t state = state_bytes(planned(run_, one.least));
-    one.least.memory_bytes = state;
-    one.cuts = true;
-    DrySteps steps;
-    for (const RecomputeMode mode : modes_) {
-      if (!fits(one.least.memory_bytes)) continue;
-      const Prediction found = cost(on(grid, micro_batch, mode), optimistic, steps);
-      one.least.memory_bytes = found.memory_bytes;
-      std::int64_t smallest = 0;
-      if (budgeted_ && !fits(found.memory_bytes))
-        one.least.memory_bytes = smallest =
-            estimate_memory(on(grid, micro_batch, RecomputeMode::full), steps);
-      if (!fits(one.least.memory_bytes)) continue;
-      one.candidate = {
-          .grid = grid, .optimistic = found, .state_bytes = state, .smallest_bytes = smallest};
+  bool may_have_faster(double limit_s) const {
+    return std::ranges::any_of(open_, [&](const auto& one) { return one->bound_s() <= limit_s; });
+  }
+
+  /// The number of grids that are not screened.
+  int grids_open() const {
+    std::size_t grids = 0;
+    for (const auto& one : open_)
+      if (one->stage < Stage::screened) grids += one->family.grids.size();
+    return static_cast<int>(grids);
+  }
+
+  /// Finds out more of the open grids that may have the fastest plan: at last, that plan.
+  void take_most_promising(double limit_s) {
+    // The first plans are predicted at once: others need not be examined if they are slower.
+    const bool first = limit_s == kNever;
+    std::ranges::stable_sort(open_, {}, [&](const auto& one) {
+      return std::pair(first ? -static_cast<int>(one->stage) : 0, one->bound_s());
+    });
+    const Stage stage = open_.front()->stage;
+    const bool predicts = stage == Stage::refined || (stage == Stage::estimated && first);
+    const std::ptrdiff_t most =
+        first && stage >= Stage::screened ? kFirst : kAtOnce[static_cast<std::size_t>(stage)];
+    const auto end = std::ranges::find_if(
+        open_, [&](const auto& one) { return one->stage != stage || one->bound_s() > limit_s; });
+    const std::ptrdiff_t count = std::min(end - open_.begin(), most);
+    std::vector<std::unique_ptr<Candidate>> now(std::move_iterator(open_.begin()),
+                                                std::move_iterator(open_.begin() + count));
+    open_.erase(open_.begin(), open_.begin() + count);
+    if (stage == Stage::family) return open(parts_of(*now.front()));
+    std::vector<std::optional<Plan>> found(now.size());
+    parallel_for(now.size(), threads_, [&](std::size_t i) {
+      Candidate& one = *now[i];
+      if (stage == Stage::bounded) screen(one);
+      if (stage == Stage::screened) estimate_plans(one, limit_s);
+      if (stage == Stage::estimated && !predicts) refine(one);
+      if (predicts) found[i] = with_rollouts(best_of(one, limit_s));
+    });
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (found[i]) add(*std::move(found[i]));
+      if (stage == Stage::screened) ++result_.simulated;
+      const bool goes_on = stage == Stage::bounded ? counted(now[i]->screened) : !predicts;
+      if (goes_on) open_.push_back(std::move(now[i]));
+    }
+  }
+
+  /// Families of the same factors, or the grids of one.
+  std::vector<std::unique_ptr<Candidate>> parts_of(const Candidate& whole) const {
+    const auto& [grids, same_factors] = whole.family;
+    std::vector<std::unique_ptr<Candidate>> parts;
+    if (!same_factors) return families(grids, true, *std::ranges::min_element(whole.least_s));
+    for (std::size_t i = 0; i < grids.size(); ++i)
+      parts.push_back(std::make_unique<Candidate>(Candidate{
+          .stage = Stage::bounded, .family = {{grids[i]}, true}, .least_s = {whole.least_s[i]}}));
+    return parts;
+  }
+
+  static std::vector<std::unique_ptr<Candidate>> families(const std::vector<GridShape>& grids,
+                                                          bool by_factors, double least_s) {
+    std::vector<std::unique_ptr<Candidate>> all;
+    for (GridFamily& family : SearchSpace::families_of(grids, by_factors)) {
+      const std::vector<double> bounds(family.grids.size(), least_s);
+      all.push_back(
+          std::make_unique<Candidate>(Candidate{.family = std::move(family), .least_s = bounds}));
+    }
+    return all;
+  }
+
+  /// Finds bounds of families, but screens their grids where they are few.
+  void open(std::vector<std::unique_ptr<Candidate>> all) {
+    std::vector<std::unique_ptr<Candidate>> parts;
+    for (std::unique_ptr<Candidate>& one : all) {
+      const bool few = one->family.grids.size() <= kFew || options_.cost != CostModel::simulated;
+      if (one->stage != Stage::family || !few) {
+        parts.push_back(std::move(one));
+        continue;
+      }
+      one->family.same_factors = true;
+      std::ranges::move(parts_of(*one), std::back_inserter(parts));
+    }
+    parallel_for(parts.size(), threads_, [&](std::size_t i) {
+      Candidate& one = *parts[i];
+      if (one.stage == Stage::family) one.least_s = screening_.least_s(one.family);
+    });
+    std::ranges::move(parts, std::back_inserter(open_));
+  }
+
+  void screen(Candidate& one) const {
+    one.stage = Stage::screened;
+    one.screened = screening_.screened(one.family.grids.front());
+    one.least_s = {one.screened.least_s};
+  }
+
+  /// Whether the grid fits.
+  bool counted(const Screened& one) {
+    if (reason_.empty()) reason_ = one.reason;
+    result_.cut += one.cuts;
+    result_.fit += one.fits;
+    const bool smaller =
+        !result_.smallest || one.least.memory_bytes < result_.smallest->memory_bytes;
+    if (one.cuts && !one.fits && smaller) result_.smallest = one.least;
+    return one.fits;
+  }
+
+  void add(Plan plan) {
+    auto& plans = result_.plans;
+    if (!screening_.fits(
+            plan.memory_bytes)) {  // only answers do not: their memory is of no other plan
+      if (!result_.smallest || plan.memory_bytes < result_.smallest->memory_bytes)
+        result_.smallest = std::move(plan);
       return;
     }
+    const auto at = std::ranges::upper_bound(plans, seconds_of(plan), {}, seconds_of);
+    plans.insert(at, std::move(plan));
+    if (std::ssize(plans) > options_.top) plans.pop_back();
   }
 
-  /// A plan with its estimated time and memory.
-  struct Estimated {
-    Plan plan;
-    double least_s = 0;  ///< if what is computed again hides communication
-    /// If the plan needs some recomputation: its levels, and about the least that fits.
-    std::optional<RecomputeLevels> levels;
-    std::int64_t level = 0;
-
-    double seconds() const { return seconds_of(plan); }
-  };
-
-  /// The fastest plan on this grid, or none if it cannot take less than limit_s.
-  std::optional<Plan> best_of(const Candidate& candidate, double limit_s) const {
-    const auto steps = std::make_shared<DrySteps>();
-    std::vector<Estimated> plans;
+  /// Finds the plans of this grid that may take less than limit_s, with estimates.
+  void estimate_plans(Candidate& candidate, double limit_s) const {
+    candidate.stage = Stage::estimated;
+    candidate.steps = std::make_shared<DrySteps>();
+    std::vector<Estimated>& plans = candidate.plans;
     double least = limit_s;
-    for (const RecomputeMode mode : modes_) {
-      const PreparedRun run = on(candidate.grid, useful_sizes(candidate.grid).front(), mode);
+    for (const RecomputeMode mode : screening_.modes()) {
+      const PreparedRun run = screening_.on(
+          candidate.screened.grid, space_.useful_sizes(candidate.screened.grid).front(), mode);
       const double optimistic_s =
-          budgeted_ ? candidate.least_s : cost(run, optimistic, *steps).time.step_s;
-      if (optimistic_s <= kSlack * least) add_plans(mode, candidate, least, plans, steps);
+          screening_.budgeted() ? candidate.least_s.front()
+                                : screening_.cost(run, optimistic, *candidate.steps).time.step_s;
+      if (optimistic_s <= kSlack * least) add_plans(mode, candidate, least);
       for (const Estimated& one : plans) least = std::min(least, one.seconds());
     }
     std::ranges::stable_sort(plans, {}, &Estimated::seconds);
-    for (Estimated& one : plans) {
-      if (one.least_s > kClose * limit_s) continue;
-      // The least recomputation that fits is close to one.level, and at least this plan's.
-      if (one.levels && limit_s < kNever &&
-          cost(one.levels->plan_below(one.level), estimate, *steps).time.step_s > kClose * limit_s)
-        continue;
-      if (auto plan = predicted(one, steps)) return plan;
+  }
+
+  /// Raises the least time of the plan that has the lowest one, if it needs some recomputation.
+  void refine(Candidate& candidate) const {
+    std::vector<Estimated>& plans = candidate.plans;
+    const auto known = [](const Estimated& one) { return one.refined || !one.levels; };
+    const auto lowest = [&] { return std::ranges::min_element(plans, {}, &Estimated::least_s); };
+    if (const auto one = lowest(); one != plans.end() && !known(*one)) {
+      one->least_s = std::max(one->least_s, seconds_with_recomputation(*one, *candidate.steps));
+      one->refined = true;
     }
+    if (plans.empty() || known(*lowest())) candidate.stage = Stage::refined;
+  }
+
+  /// An estimate from steps whose blocks all recompute the same: the blocks of a level have one of
+  /// two plans.
+  double seconds_with_recomputation(const Estimated& one, DrySteps& steps) const {
+    const auto seconds = [&](const PreparedRun& run) {
+      return screening_.cost(run, estimate, steps).time.step_s;
+    };
+    const double below = seconds(one.levels->plan_below(one.level)),
+                 share = one.levels->share_of_next(one.level);
+    return share == 0 ? below : std::lerp(below, seconds(one.levels->plan_above(one.level)), share);
+  }
+
+  /// The fastest of the grid's plans, or none if it cannot take less than limit_s.
+  std::optional<Plan> best_of(Candidate& candidate, double limit_s) const {
+    for (Estimated& one : candidate.plans)
+      if (one.least_s <= kClose * limit_s)
+        if (auto plan = predicted(one, candidate.steps)) return plan;
     return std::nullopt;
   }
 
@@ -427,18 +335,18 @@ class Search {
   std::optional<Plan> predicted(Estimated& one, const std::shared_ptr<DrySteps>& steps) const {
     PreparedRun run = planned(run_, one.plan);
     Prediction exact = {one.plan.time, one.plan.memory_bytes};
-    if (!one.levels) exact = cost(run, predict, *steps);
-    if (budgeted_ && !fits(exact.memory_bytes)) {
+    if (!one.levels) exact = screening_.cost(run, predict, *steps);
+    if (screening_.budgeted() && !screening_.fits(exact.memory_bytes)) {
       if (!one.levels) one.levels.emplace(run, machine_, RecomputeSets::nested, steps);
       const auto peak = [&](const PreparedRun& some) {
         options_.note_progress();
         return steps->step(some).memory.peak_bytes;
       };
-      run = one.levels->at(one.levels->likely_least_within(budget_, peak, one.level));
-      exact = cost(run, predict, *steps);
+      run = one.levels->at(one.levels->likely_least_within(screening_.budget(), peak, one.level));
+      exact = screening_.cost(run, predict, *steps);
       one.plan.set_recomputation(run->activation_checkpoint);
     }
-    if (!fits(exact.memory_bytes)) return std::nullopt;
+    if (!screening_.fits(exact.memory_bytes)) return std::nullopt;
     one.plan.time = exact.time;
     one.plan.memory_bytes = exact.memory_bytes;
     return one.plan;
@@ -452,48 +360,34 @@ class Search {
   /// Whether micro-batches of the run's size fit, with recomputation if that is free. A size may
   /// fit where a smaller one does not: there are more of the smaller ones, whose gradients are
   /// added up. `larger` is the last that did not.
-  bool fits_somehow(const PreparedRun& run, const Candidate& candidate, DrySteps& steps,
+  bool fits_somehow(const PreparedRun& run, const Screened& grid, DrySteps& steps,
                     TooLarge& larger) const {
     options_.note_progress();
-    const std::int64_t size = run->training.micro_batch, state = candidate.state_bytes;
-    if (!fits(state + least_activations(run))) return false;
+    const std::int64_t size = run->training.micro_batch, state = grid.state_bytes;
+    if (!screening_.fits(state + screening_.least_activations(run))) return false;
     // What a micro-batch takes beside the state grows at most in proportion to it.
-    if (larger.size > 0 && !fits(state + (larger.bytes - state) / larger.size * size)) return false;
-    const bool known = candidate.smallest_bytes > 0 && size == useful_sizes(candidate.grid).front();
-    const std::int64_t bytes = known ? candidate.smallest_bytes : estimate_memory(run, steps);
-    if (!fits(bytes)) larger = {size, bytes};
-    return fits(bytes);
-  }
-
-  /// A lower bound that needs no dry step: what is kept of each block for the backward pass. With
-  /// recomputation that is its input; without, also queries, attention's output and values in the
-  /// MLP, or in the experts of each token.
-  static std::int64_t least_activations(const PreparedRun& run) {
-    const ParallelismConfig& p = run->parallelism;
-    const ModelConfig& m = run->model;
-    const RecomputeConfig& recompute = run->activation_checkpoint;
-    const bool all = recompute.mode == RecomputeMode::none && recompute.blocks == 0;
-    const std::int64_t dense = m.ffn > 0 ? m.ffn : m.expert_ffn,
-                       ffn = m.experts > 0 ? std::min(dense, m.experts_per_token * m.expert_ffn)
-                                           : dense;
-    return run->training.micro_batch * run->training.seq_len * m.layers *
-           (all ? 3 * m.hidden + ffn : m.hidden) * bytes_of(run->training.dtype) /
-           (p.x * p.y * p.context);
+    if (larger.size > 0 && !screening_.fits(state + (larger.bytes - state) / larger.size * size))
+      return false;
+    const bool known = grid.smallest_bytes > 0 && size == space_.useful_sizes(grid.grid).front();
+    const std::int64_t bytes = known ? grid.smallest_bytes : estimate_memory(run, steps);
+    if (!screening_.fits(bytes)) larger = {size, bytes};
+    return screening_.fits(bytes);
   }
 
   /// Adds plans with their estimates: micro-batches from the largest that fits downwards, until a
   /// smaller one is slower. Leaves out those that take clearly more than most_s.
-  void add_plans(RecomputeMode mode, const Candidate& candidate, double most_s,
-                 std::vector<Estimated>& plans, const std::shared_ptr<DrySteps>& steps) const {
-    const GridShape& grid = candidate.grid;
+  void add_plans(RecomputeMode mode, Candidate& candidate, double most_s) const {
+    const GridShape& grid = candidate.screened.grid;
+    const std::shared_ptr<DrySteps>& steps = candidate.steps;
     double before = kNever;
     TooLarge larger;
-    for (const std::int64_t size : std::views::reverse(useful_sizes(grid))) {
-      const PreparedRun run = on(grid, size, mode);
-      if (!fits_somehow(budgeted_ ? on(grid, size, RecomputeMode::full) : run, candidate, *steps,
-                        larger))
+    for (const std::int64_t size : std::views::reverse(space_.useful_sizes(grid))) {
+      const PreparedRun run = screening_.on(grid, size, mode);
+      if (!fits_somehow(
+              screening_.budgeted() ? screening_.on(grid, size, RecomputeMode::full) : run,
+              candidate.screened, *steps, larger))
         continue;
-      const Prediction found = cost(run, estimate, *steps);
+      const Prediction found = screening_.cost(run, estimate, *steps);
       Estimated one{.plan = {.grid = grid,
                              .micro_batch = size,
                              .recompute = mode,
@@ -502,30 +396,28 @@ class Search {
                     .least_s = found.time.step_s};
       if (one.seconds() > before) return;
       if (one.seconds() > kClose * most_s) continue;
-      if (budgeted_ && !fits(found.memory_bytes)) {
-        one.least_s =
-            std::max(one.least_s, found.time.compute_s +
-                                      kSure * recomputing_s(run, found.memory_bytes - budget_));
+      if (screening_.budgeted() && !screening_.fits(found.memory_bytes)) {
+        one.least_s = std::max(
+            one.least_s, found.time.compute_s + screening_.recomputing_s(
+                                                    run, found.memory_bytes - screening_.budget()));
         if (one.least_s > kClose * most_s) continue;
         one.levels.emplace(run, machine_, RecomputeSets::nested, steps);
-        one.level = one.levels->about(budget_);
+        one.level = one.levels->about(screening_.budget());
         one.plan.time.step_s += one.levels->more_seconds(one.level);
       }
       before = std::min(before, one.seconds());
-      plans.push_back(std::move(one));
+      candidate.plans.push_back(std::move(one));
     }
   }
 
   const PreparedRun& run_;
   const Machine& machine_;
   const SearchOptions options_;
-  std::int64_t budget_ = static_cast<std::int64_t>(machine_.usable_bytes());
+  const SearchSpace space_{run_, machine_, options_};
+  const Screening screening_{run_, machine_, options_, space_};
   const int threads_ = usable_core_count();
-  /// Whether a plan takes the least recomputation that fits; else all blocks have one of the modes.
-  const bool budgeted_ = !options_.recompute && options_.cost == CostModel::simulated;
-  std::vector<RecomputeMode> modes_ = {RecomputeMode::none, RecomputeMode::full};
-  std::vector<Candidate> candidates_;
-  std::optional<RecomputeLevels> typical_;  ///< if the memory of some grid is short
+  std::vector<std::unique_ptr<Candidate>> open_;  ///< whose best plan is not known yet
+  std::string reason_;                            ///< that some grid cannot cut the model
   SearchResult result_;
 };
 
@@ -536,12 +428,6 @@ SearchResult search(const PreparedRun& run, const Machine& machine, const Search
   AXONN_CHECK(options.top > 0, "search: wanted at least one plan, got top = ", options.top);
   check_rates(machine, run->training.dtype, options.devices);
   return Search(run, machine, options).run();
-}
-
-bool allows(Strategy strategy, const GridShape& grid, int devices_per_node) {
-  if (strategy == Strategy::grid_4d) return true;
-  const bool x = strategy == Strategy::megatron ? devices_per_node % grid.x == 0 : grid.x == 1;
-  return x && grid.y == 1 && (grid.data == 1 || strategy != Strategy::fsdp);
 }
 
 PreparedRun planned(const PreparedRun& run, const Plan& plan) {

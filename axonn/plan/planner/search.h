@@ -80,7 +80,8 @@ struct SearchOptions {
 struct SearchResult {
   std::vector<Plan> plans;       ///< fastest first; times and memory are predict()'s
   int grids = 0;                 ///< allowed by the strategy and `fixed`
-  int cut = 0;                   ///< of those, grids that can cut model and batch
+  int ruled_out = 0;             ///< of those, too slow by a bound of several, and not examined
+  int cut = 0;                   ///< of the others, grids that can cut model and batch
   int fit = 0;                   ///< of those, grids that fit into memory with some settings
   int simulated = 0;             ///< of those, grids that were searched in full
   std::optional<Plan> smallest;  ///< if none fits: the plan with the least memory, without times
@@ -89,12 +90,12 @@ struct SearchResult {
 /// Ranks the grids of options.devices ranks for the run's model, batch and settings, each with its
 /// fastest micro-batch and recomputation that fit into a device's memory.
 ///
-/// A grid's optimistic time is that of a step whose batch is one micro-batch, without
-/// recomputation. Grids are searched in full in this order,
-/// until the optimistic time exceeds the last plan's time. Within a grid, plans are compared by
-/// estimate(); those that may be among the best are then predicted with all blocks. Each plan takes
-/// the least recomputation that fits (recompute_budget.h), unless the mode is fixed; with
-/// CostModel::paper none or full.
+/// Bounds rule out most grids: of families of grids, then of a grid, whose optimistic time is that
+/// of a step whose batch is one micro-batch, without recomputation. The most promising are searched
+/// in full, until no other can be among the best. Within a grid, plans are compared by estimate();
+/// those that may be among the best are then predicted with all blocks. Each plan takes the least
+/// recomputation that fits (recompute_budget.h), unless the mode is fixed; with CostModel::paper
+/// none or full.
 ///
 /// Plans are compared with the run's parallelism.keep_weights. If that is none, the best plans
 /// then keep gathered weights where this fits and saves 2 % of the time, unless

@@ -1,6 +1,7 @@
 // Compares predictions with the speeds that others published. docs/planning-model.md has the table;
 // `axonn plan --published` writes it.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <fstream>
 
@@ -9,6 +10,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/plan/planner/estimate.h"
 #include "axonn/plan/planner/published/published.h"
+#include "axonn/plan/planner/search.h"
 
 #include "tests/project/source_tree.h"
 #include "tests/support/temporary_path.h"
@@ -273,6 +275,28 @@ TEST(PublishedSteps, OfAFileAreRefusedByTheNameThatIsNotThere) {
               HasSubstr("has no hidden"));
   EXPECT_THAT(refusal_of(model + "[[program]]\nname = \"p\"\npasses = 2\n" + step),
               HasSubstr("passes"));
+}
+
+// 490 grids, of which each was once examined by two dry steps and more; now 17 are.
+TEST(PublishedSteps, TheSearchForTheBestGridExaminesFew) {
+  const PublishedStep& step = published_step("Megatron-LM, swiss-ai", "llama-3-8b", 256);
+  const PreparedRun run = published().run_of(step).with([](Config& config) {
+    config.parallelism = {.device = config.parallelism.device};
+    config.activation_checkpoint = {};
+  });
+  Machine machine = published().machine_of(step);
+  machine.program = {};
+  std::atomic<int> predictions = 0;
+  const SearchResult found =
+      search(run, machine,
+             {.devices = step.devices(), .top = 1, .note_progress = [&] { predictions += 1; }});
+  EXPECT_EQ(found.grids, 490);
+  EXPECT_GE(found.ruled_out, 440);
+  EXPECT_EQ(found.cut, found.grids - found.ruled_out);
+  EXPECT_LE(found.simulated, 16);
+  EXPECT_LE(predictions.load(), 200);
+  ASSERT_EQ(found.plans.size(), 1);
+  EXPECT_EQ(to_string(found.plans.front().grid), "1,1,1,256");
 }
 
 TEST(PublishedSteps, TheTableInTheDocsHasThem) {
