@@ -70,7 +70,7 @@ struct Rows {
   /// have whole() rows, and no table depends on more.
   Tensor rotary = {};
   /// For sequences whose document has two branches, as two answers to one prompt: (1, 3·sequences)
-  /// i32, ops::BranchPlaces::branches. A row sees the rows that both begin with and its own branch;
+  /// i32, ops::BranchCopies::branches. A row sees the rows that both begin with and its own branch;
   /// `position` goes on from the common rows in both. Empty: there are none.
   Tensor branches = {};
   std::int64_t reach = 0;  ///< all positions are less than this; 0: `positions`
