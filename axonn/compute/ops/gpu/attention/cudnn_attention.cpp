@@ -90,13 +90,13 @@ struct CudnnAttention::State {
     }
   }
 
-  /// Runs the graph of a piece at one place, and adds to these gradients of keys and values, of
-  /// which the place's part begins at `to`.
+  /// Runs the graph of a piece at one offset, and adds to these gradients of keys and values, of
+  /// which the offset's part begins at `to`.
   void run(const AttentionBackward& args, const AttentionGraphShape& piece, const Built& made,
            const GraphOffset& offset, void* memory, const View& d_k, const View& d_v,
            const GraphOffset& to) const {
     const GraphRoom room = graph_room(piece, memory);
-    made.plan->run(handle.get(), graph_memory(made.graph, args, room, place), room.library);
+    made.plan->run(handle.get(), graph_memory(made.graph, args, room, offset), room.library);
     if (!room.d_k) return;
     add(d_k, room.d_k, piece, to, args.forward.positions);
     add(d_v, room.d_v, piece, to, args.forward.positions);
@@ -109,7 +109,7 @@ struct CudnnAttention::State {
     for (std::int64_t s = 0; s < a.sequences(); s += piece.sequences)
       for (std::int64_t k = 0; k < a.k.cols / a.head_dim; k += piece.kv_heads) {
         const GraphOffset offset{s, k, query};
-        run(args, piece, made, place, memory, args.d_k, args.d_v, place);
+        run(args, piece, made, offset, memory, args.d_k, args.d_v, offset);
       }
   }
 
