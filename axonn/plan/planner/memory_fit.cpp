@@ -29,24 +29,28 @@ std::vector<std::pair<MomentType, Quantization>> forms_of(const Config& config,
   return forms;
 }
 
-/// The run with these settings, or nothing if they contradict others, such as moments that the
+/// The settings with what they give, or nothing if they contradict others, such as moments that the
 /// optimizer does not have, or do not fit.
-std::optional<PreparedRun> run_within(const PreparedRun& run, const FittedSettings& settings,
-                                      const ArenaBudget& budget, bool recomputes) {
+std::optional<FittedSettings> settings_within(const PreparedRun& run, FittedSettings settings,
+                                              const ArenaBudget& budget, bool recomputes) {
   try {
-    const PreparedRun with = run.with([&](Config& config) {
+    PreparedRun chosen = run.with([&](Config& config) {
       config.training.micro_batch = settings.micro_batch;
       config.optimizer.moments = settings.moments;
       config.model.quantize = settings.quantize;
     });
-    const std::int64_t most = budget(with);
+    const std::int64_t most = budget(chosen);
     if (most <= 0) return std::nullopt;
-    const PreparedRun chosen = recomputes ? within_budget(with.with([&](Config& config) {
-      config.activation_checkpoint.budget = most;
-    }))
-                                          : with;
-    if (peak_of_run(chosen) > most) return std::nullopt;
-    return chosen;
+    if (recomputes) {
+      chosen = within_budget(
+          chosen.with([&](Config& config) { config.activation_checkpoint.budget = most; }));
+      const RecomputedBlocks blocks = recomputed_blocks(chosen->activation_checkpoint);
+      if (blocks.of_others.bits() != 0 || blocks.first > 0) settings.budget = most;
+    }
+    settings.peak_bytes = peak_of_run(chosen);
+    if (settings.peak_bytes > most) return std::nullopt;
+    settings.seconds = predict(chosen, machine_of(chosen.config())).time.step_s;
+    return settings;
   } catch (const UsageError&) {
     return std::nullopt;
   }
@@ -67,15 +71,10 @@ std::optional<FittedSettings> fit_memory(const PreparedRun& run, const ArenaBudg
   for (const auto& [moments, quantize] : forms_of(run.config(), open)) {
     std::optional<FittedSettings> best;
     for (std::int64_t micro = run->training.micro_batch; micro > 0; micro /= 2) {
-      FittedSettings one{.micro_batch = micro, .moments = moments, .quantize = quantize};
-      if (const auto chosen = run_within(run, one, budget, open.recomputation)) {
-        const RecomputedBlocks blocks = recomputed_blocks((*chosen)->activation_checkpoint);
-        const bool recomputes = blocks.of_others.bits() != 0 || blocks.first > 0;
-        if (open.recomputation && recomputes) one.budget = (*chosen)->activation_checkpoint.budget;
-        one.peak_bytes = peak_of_run(*chosen);
-        one.seconds = predict(*chosen, machine_of(run.config())).time.step_s;
-        if (!best || one.seconds < best->seconds) best = one;
-      }
+      const auto one =
+          settings_within(run, {.micro_batch = micro, .moments = moments, .quantize = quantize},
+                          budget, open.recomputation);
+      if (one && (!best || one->seconds < best->seconds)) best = one;
       if (!open.micro_batch) break;
     }
     if (best) return best;

@@ -56,54 +56,54 @@ class DocumentsOfTokens : public StudyDocuments::Source {
     begins.push_back(source_->size());
     const auto end = tokenizer_->end_of_text();
     UsableDocuments usable(limits, found);
-    const auto add = [&](Place place) {
-      if (usable.keeps(tokens_of(place))) places_.push_back(place);
+    const auto add = [&](Window window) {
+      if (usable.keeps(tokens_of(window))) windows_.push_back(window);
     };
     for (std::size_t d = 0; d + 1 < begins.size(); ++d) {
-      Place place{.begin = begins[d], .document = static_cast<std::int32_t>(d + 1)};
-      std::int64_t size = begins[d + 1] - place.begin;
+      Window window{.begin = begins[d], .document = static_cast<std::int32_t>(d + 1)};
+      std::int64_t size = begins[d + 1] - window.begin;
       if (end && size > 0 && source_->at(begins[d + 1] - 1) == *end) --size;
-      place.length = static_cast<std::int32_t>(std::min(size, limits.most));
+      window.length = static_cast<std::int32_t>(std::min(size, limits.most));
       const bool whole = limits.stride == 0 || size <= limits.most;
-      if (!whole) place.first = 0;
-      add(place);
+      if (!whole) window.first = 0;
+      add(window);
       if (whole) continue;
-      place.length -= static_cast<std::int32_t>(std::ssize(tokenizer_->begin_of_text()));
-      for (place.first = limits.stride; place.first + place.length <= size;
-           place.first += limits.stride)
-        add(place);
+      window.length -= static_cast<std::int32_t>(std::ssize(tokenizer_->begin_of_text()));
+      for (window.first = limits.stride; window.first + window.length <= size;
+           window.first += limits.stride)
+        add(window);
     }
   }
 
-  std::int64_t count() const override { return std::ssize(places_); }
+  std::int64_t count() const override { return std::ssize(windows_); }
   std::int64_t length(std::int64_t n) const override {
-    const Place& place = places_.at(n);
-    return place.length + (place.first > 0 ? std::ssize(tokenizer_->begin_of_text()) : 0);
+    const Window& window = windows_.at(n);
+    return window.length + (window.first > 0 ? std::ssize(tokenizer_->begin_of_text()) : 0);
   }
   std::string name(std::int64_t n) const override {
-    const auto& [begin, first, document, length] = places_.at(n);
+    const auto& [begin, first, document, length] = windows_.at(n);
     const std::string name = concat("document ", document, " of ", of_);
     return first < 0 ? name : concat("tokens ", first + 1, " to ", first + length, " of ", name);
   }
-  StudyDocument read(std::int64_t n) const override { return {name(n), tokens_of(places_.at(n))}; }
+  StudyDocument read(std::int64_t n) const override { return {name(n), tokens_of(windows_.at(n))}; }
 
  private:
-  struct Place {
+  struct Window {
     std::int64_t begin = 0;   // of the document in the source
     std::int64_t first = -1;  // of a window, a token of the document; -1: its beginning, no window
     std::int32_t document = 1, length = 0;
   };
 
   /// A later window begins with a begin-of-text token.
-  std::vector<std::int32_t> tokens_of(const Place& place) const {
+  std::vector<std::int32_t> tokens_of(const Window& window) const {
     std::vector<std::int32_t> tokens;
-    if (place.first > 0) {
+    if (window.first > 0) {
       const auto begin = tokenizer_->begin_of_text();
       tokens.assign(begin.begin(), begin.end());
     }
     const std::size_t before = tokens.size();
-    tokens.resize(before + place.length);
-    source_->read(place.begin + std::max<std::int64_t>(place.first, 0),
+    tokens.resize(before + window.length);
+    source_->read(window.begin + std::max<std::int64_t>(window.first, 0),
                   std::span(tokens).subspan(before));
     return tokens;
   }
@@ -111,7 +111,7 @@ class DocumentsOfTokens : public StudyDocuments::Source {
   std::shared_ptr<const TokenSource> source_;
   std::string of_;
   std::shared_ptr<const Tokenizer> tokenizer_;
-  std::vector<Place> places_;
+  std::vector<Window> windows_;
 };
 
 /// Documents of two kinds.

@@ -26,14 +26,14 @@ namespace {
 /// Tokens that are scored at a time if the caller sets no batch: scoring needs memory for each.
 constexpr std::int64_t kRowsAtOnce = 8192;
 
-/// Questions of a round for each place of a batch, at least: so many the generator writes at once.
+/// Questions of a round for each batch coordinate, at least: so many the generator writes at once.
 constexpr std::int64_t kQuestionsAtOnce = 64;
 
 /// Tokens at the prompt's end that a report shows.
 constexpr std::int64_t kShownBefore = 120;
 
 /// A document and a prompt that it is long enough for.
-struct QuestionPlace {
+struct QuestionIndex {
   std::int32_t document, prompt;  // prompt: index into prompt_lengths
 };
 
@@ -80,9 +80,9 @@ QuestionShape shape_of(const ReciteOptions& options, std::size_t prompt, std::in
 }
 
 /// All documents of the first prompt first.
-std::vector<QuestionPlace> questions_of(const StudyDocuments& documents,
+std::vector<QuestionIndex> questions_of(const StudyDocuments& documents,
                                         const ReciteOptions& options) {
-  std::vector<QuestionPlace> questions;
+  std::vector<QuestionIndex> questions;
   for (std::size_t p = 0; p < options.prompt_lengths.size(); ++p)
     for (std::int64_t d = 0; d < documents.size(); ++d)
       if (shape_of(options, p, documents.length(d)).possible)
@@ -90,14 +90,14 @@ std::vector<QuestionPlace> questions_of(const StudyDocuments& documents,
   return questions;
 }
 
-Question question_at(const QuestionPlace& place, const StudyDocuments& documents,
+Question question_at(const QuestionIndex& index, const StudyDocuments& documents,
                      const Tokenizer& tokenizer, const ReciteOptions& options) {
-  Question question{.document = place.document,
-                    .length = place.prompt,
-                    .whole = is_whole(options, place.prompt),
-                    .of = documents[place.document]};
+  Question question{.document = index.document,
+                    .length = index.prompt,
+                    .whole = is_whole(options, index.prompt),
+                    .of = documents[index.document]};
   const std::span<const std::int32_t> tokens = question.of.tokens;
-  const QuestionShape shape = shape_of(options, place.prompt, std::ssize(tokens));
+  const QuestionShape shape = shape_of(options, index.prompt, std::ssize(tokens));
   question.before = tokens.subspan(shape.begin, shape.taken);
   question.suffix = tokens.subspan(shape.begin + shape.taken, shape.suffix);
   if (shape.begin > 0) question.begin = tokenizer.begin_of_text();
@@ -105,11 +105,11 @@ Question question_at(const QuestionPlace& place, const StudyDocuments& documents
 }
 
 /// Positions of the longest question: the last token of a suffix is only a target.
-std::int64_t most_positions(std::span<const QuestionPlace> questions,
+std::int64_t most_positions(std::span<const QuestionIndex> questions,
                             const StudyDocuments& documents, const Tokenizer& tokenizer,
                             const ReciteOptions& options) {
   std::int64_t most = 1;
-  for (const QuestionPlace& one : questions) {
+  for (const QuestionIndex& one : questions) {
     const QuestionShape shape = shape_of(options, one.prompt, documents.length(one.document));
     const std::int64_t begin = shape.begin > 0 ? std::ssize(tokenizer.begin_of_text()) : 0;
     most = std::max(most, begin + shape.taken + shape.suffix - 1);
@@ -260,14 +260,14 @@ class Reciter {
   std::optional<Generator> generator_;
 };
 
-/// Recitations that exist, the first of which has this place among all.
-std::vector<Recitation> known_recitations(std::span<const QuestionPlace> places, std::int64_t first,
-                                          const AuditPart* part) {
+/// Recitations that exist, the first of which has this number among all.
+std::vector<Recitation> known_recitations(std::span<const QuestionIndex> indices,
+                                          std::int64_t first, const AuditPart* part) {
   std::vector<Recitation> known;
-  for (const QuestionPlace& place : places) {
+  for (const QuestionIndex& index : indices) {
     known.push_back(part ? part->recitation(first + std::ssize(known)) : Recitation());
-    known.back().document = place.document;
-    known.back().prompt = place.prompt;
+    known.back().document = index.document;
+    known.back().prompt = index.prompt;
   }
   return known;
 }
@@ -276,7 +276,7 @@ std::vector<Recitation> known_recitations(std::span<const QuestionPlace> places,
 
 std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
                                const StudyDocuments& documents, const ReciteOptions& options) {
-  const std::vector<QuestionPlace> questions = questions_of(documents, options);
+  const std::vector<QuestionIndex> questions = questions_of(documents, options);
   if (questions.empty()) return {};
   const std::int64_t positions = model.config().model.positions,
                      most = most_positions(questions, documents, tokenizer, options);
@@ -287,19 +287,19 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
   std::vector<Recitation> all;
   all.reserve(questions.size());
   for (std::int64_t first = 0; first < std::ssize(questions); first += reciter.round()) {
-    const auto places = std::span(questions).subspan(
+    const auto indices = std::span(questions).subspan(
         first, std::min(reciter.round(), std::ssize(questions) - first));
     std::vector<Recitation> some;
-    if (options.kept && first + std::ssize(places) <= options.kept->recitations) {
-      some = known_recitations(places, first, options.part);
+    if (options.kept && first + std::ssize(indices) <= options.kept->recitations) {
+      some = known_recitations(indices, first, options.part);
     } else {
       std::vector<Question> asked;
-      for (const QuestionPlace& place : places)
-        asked.push_back(question_at(place, documents, tokenizer, options));
+      for (const QuestionIndex& index : indices)
+        asked.push_back(question_at(index, documents, tokenizer, options));
       some = reciter.ask(asked);
       if (options.part) options.part->append(first, some);
       if (options.progress && model.grid().world().rank() == 0)
-        options.progress(first + std::ssize(places), std::ssize(questions));
+        options.progress(first + std::ssize(indices), std::ssize(questions));
     }
     for (Recitation& one : some) {
       if (options.kept) one.texts.reset();
