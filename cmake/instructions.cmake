@@ -72,8 +72,8 @@ function(axonn_set_compiles variable set code)
 endfunction()
 
 # Sets FOLDER to one with the headers of axonn/compute/ops/cpu/ that differ between sets:
-# architecture.h, registers.h, and the arithmetic.h and bf16.h on which a registers.h is built that
-# is not by AVX-512's bf16 instructions.
+# architecture.h, registers.h, codes.h, and the arithmetic.h and bf16.h on which a registers.h is
+# built that is not by AVX-512's bf16 instructions.
 function(axonn_registers folder set)
   axonn_set_compiles(AXONN_AVX512_BF16 ${set} [[
 #include <immintrin.h>
@@ -81,7 +81,21 @@ __m512 dot(__m512 sum, __m512bh a, __m512bh b) { return _mm512_dpbf16_ps(sum, a,
   axonn_set_compiles(AXONN_NEON_BF16 ${set} [[
 #include <arm_neon.h>
 float32x4_t dot(float32x4_t sum, bfloat16x8_t a) { return vbfdotq_f32(sum, a, a); }]])
+  axonn_set_compiles(AXONN_AVX512 ${set} [[
+#include <immintrin.h>
+__m512i load(const void* p) { return _mm512_loadu_si512(p); }]])
+  axonn_set_compiles(AXONN_AVX2 ${set} [[
+#include <immintrin.h>
+float load(const __m256i* p) {
+  return _cvtsh_ss(static_cast<unsigned short>(_mm256_extract_epi16(_mm256_srli_epi32(*p, 4), 0)));
+}]])
   set(registers portable)
+  set(codes portable)
+  if(AXONN_AVX512)
+    set(codes avx512)
+  elseif(AXONN_AVX2)
+    set(codes avx2)
+  endif()
   set(arithmetic portable)
   set(bf16 portable)
   if(AXONN_AVX512_BF16)
@@ -100,7 +114,7 @@ float32x4_t dot(float32x4_t sum, bfloat16x8_t a) { return vbfdotq_f32(sum, a, a)
   endif()
   configure_file(${PROJECT_SOURCE_DIR}/axonn/compute/ops/cpu/architecture.h.in
                  ${into}/axonn/compute/ops/cpu/architecture.h @ONLY)
-  foreach(header registers arithmetic bf16)
+  foreach(header registers codes arithmetic bf16)
     configure_file(${PROJECT_SOURCE_DIR}/axonn/compute/ops/cpu/${header}_${${header}}.h
                    ${into}/axonn/compute/ops/cpu/${header}.h COPYONLY)
   endforeach()

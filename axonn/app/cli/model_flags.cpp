@@ -37,6 +37,12 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--dtype", flags.dtype,
                  "compute type; default: as the model was trained, else f32")
       ->check(CLI::IsMember(compute_type_names()));
+  app.add_option("--quantize", flags.quantize,
+                 "keep the matrices of the blocks as codes: q8_0 or int8 of 8.5 bits a weight, nf4 "
+                 "or fp4 of 4.5; default: as the model was trained, else none")
+      ->check(CLI::IsMember(kQuantizations));
+  app.add_flag("--quantize-embeddings", flags.quantize_embeddings,
+               "with --quantize: the table of tokens and the output layer, too, as GGUF has them");
   add_device_flag(app, flags.device);
   app.add_option(
       "--machine", flags.machine,
@@ -83,6 +89,12 @@ Config open_model(const ModelFlags& flags) {
   config.parallelism.machine = flags.machine;
   validate_device(flags.device);
   if (!flags.dtype.empty()) config.training.dtype = compute_type(flags.dtype);
+  if (!flags.quantize.empty()) {
+    const auto found = std::ranges::find(kQuantizations, flags.quantize);
+    config.model.quantize = static_cast<Quantization>(found - kQuantizations.begin());
+  }
+  if (flags.quantize_embeddings) config.model.quantize_embeddings = true;
+  if (!flags.quantize.empty() || flags.quantize_embeddings) validate(config.model);
   return config;
 }
 

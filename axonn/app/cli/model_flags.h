@@ -16,7 +16,9 @@ namespace axonn {
 /// Flags of commands that run a model without training it.
 struct ModelFlags {
   std::string model, adapter, tokenizer, grid = "1,1,1,1", dtype;
-  std::string machine;  ///< whose links decide about collectives; "": unknown
+  std::string quantize;              ///< one of kQuantizations; "": as the checkpoint says
+  bool quantize_embeddings = false;  ///< the table of tokens and the output layer, too
+  std::string machine;               ///< whose links decide about collectives; "": unknown
   DeviceKind device = DeviceKind::automatic;
   int context = 1;  ///< neighbours along z that share sequences; only eval has a flag for it
   int experts = 1;  ///< neighbours along z that share experts

@@ -187,6 +187,10 @@ void Backend::on_host(const HostOperation& op) {
   }
 }
 
+void Backend::quantized_product(const QuantizedMatmul& args) {
+  fail(Where::here(), "quantized_matmul: ", name(), " reads no codes; got out ", args.out);
+}
+
 void Backend::matmuls(std::span<const Matmul> all) {
   check_matmuls(all);
   if (all.empty()) return;

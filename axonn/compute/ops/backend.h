@@ -50,6 +50,28 @@ struct Matmul {
   }
 };
 
+/// out = a · bᵀ (+ bias) as a Matmul, to the bit, of a matrix b (N, K) that is kept as codes: its
+/// values are those of ops::Dequantize in a's type.
+struct QuantizedMatmul {
+  View out;                 ///< (M, N) of a's type or f32
+  View a;                   ///< (M, K), K a multiple of the form's unit
+  View records;             ///< (1, form.bytes(N · K)) u8, row after row of b
+  QuantizedForm form = {};  ///< of the records
+  View bias = {};           ///< (1, N) or empty
+
+  static constexpr std::string_view kName = "quantized_matmul";
+  auto operands() const { return std::array{out, a, records, bias}; }
+};
+
+/// Up to this many rows a CPU computes a product with a matrix stored (N, K) by reading the matrix
+/// as one stream. Found with GPT-2's products beside oneDNN's, in f32 and bf16; at 64 rows it
+/// depends on the product.
+inline constexpr std::int64_t kFewRows = 48;
+/// Whether it reads the codes in such a product: of few rows, each row of b whole records.
+inline bool cpu_reads_codes(const QuantizedMatmul& args) {
+  return args.out.rows <= kFewRows && args.a.cols % args.form.unit == 0;
+}
+
 /// A product without its addresses: what the best way to compute it depends on.
 struct MatmulShape {
   std::int64_t M = 0, N = 0, K = 0;
@@ -229,6 +251,11 @@ class Backend {
   virtual void products(std::span<const Matmul> all) {
     for (const Matmul& one : all) product(one);
   }
+  /// Whether this backend computes such a product from the codes. Otherwise the caller makes the
+  /// values, and uses matmul().
+  virtual bool reads_codes(const QuantizedMatmul&) const { return false; }
+  /// Computes a product of which reads_codes() is true.
+  virtual void quantized_product(const QuantizedMatmul& args);
   /// Whether product() also computes the epilogue of this product. Depends on its shape, the way
   /// that set_matmul_way() chose for that, types, strides and alignment.
   virtual bool fuses(const Matmul&) { return false; }

@@ -89,6 +89,9 @@ class DryBackend final : public ForwardingBackend {
   }
   /// Stands for no device in particular: an epilogue is recorded as operations of its own.
   bool fuses(const Matmul&) override { return false; }
+  bool reads_codes(const QuantizedMatmul& args) const override {
+    return !gpu_ && cpu_reads_codes(args);
+  }
   std::vector<std::string> matmul_ways(const MatmulShape&) const override { return {name()}; }
   bool set_matmul_way(const MatmulShape&, std::string_view way) override { return way == name(); }
   std::string matmul_device() const override { return name(); }

@@ -45,6 +45,10 @@ class ForwardingBackend : public Backend {
   /// One operation, a matmul whose results are those of all products.
   void products(std::span<const Matmul> all) override;
   bool fuses(const Matmul& args) override { return inner_->fuses(args); }
+  bool reads_codes(const QuantizedMatmul& args) const override { return inner_->reads_codes(args); }
+  void quantized_product(const QuantizedMatmul& args) override {
+    forward(args, [=, this] { inner_->quantized_product(args); });
+  }
   std::vector<std::string> matmul_ways(const MatmulShape& shape) const override {
     return inner_->matmul_ways(shape);
   }

@@ -61,6 +61,18 @@ void check_matmuls(std::span<const Matmul> all) {
   }
 }
 
+void check_quantized_matmul(const QuantizedMatmul& args) {
+  const Checker check{QuantizedMatmul::kName};
+  const std::int64_t N = args.out.cols, K = args.a.cols;
+  check.values("a", args.a);
+  check.type("out", args.out, {args.a.dtype, DType::f32});
+  check.shape("out", args.out, args.a.rows, N);
+  AXONN_CHECK(K % args.form.unit == 0, QuantizedMatmul::kName, ": a has ", K,
+              " columns, want a multiple of ", args.form.unit, ", the values of a record");
+  check.typed("records", args.records, DType::u8, 1, args.form.bytes(N * K));
+  if (args.bias.data) check.typed("bias", args.bias, args.a.dtype, 1, N);
+}
+
 void check_attention(std::string_view operation, const Attention& args) {
   const Checker check{operation};
   const std::int64_t rows = args.q.rows, keys = args.k.rows, T = args.positions, D = args.head_dim;

@@ -48,6 +48,7 @@ void check_matmul(const Matmul& args);
 /// As check_matmul() for each, and that all are alike but for M, or for K if a is transposed, and
 /// for accumulate.
 void check_matmuls(std::span<const Matmul> all);
+void check_quantized_matmul(const QuantizedMatmul& args);
 void check_attention(std::string_view operation, const Attention& args);
 void check_attention_backward(const AttentionBackward& args);
 void check_cached_attention(const CachedAttention& args);

@@ -374,6 +374,21 @@ struct Dequantize {
   void run(auto launch, const Checker& check) const;
 };
 
+/// Rows of a table of tokens that is kept as codes.
+struct DequantizeRows {
+  View out;                 ///< (R, C) T, C a multiple of the form's unit
+  View ids;                 ///< (1, R) i32
+  View records;             ///< (1, form.bytes(V · C)) u8, row after row of the table
+  QuantizedForm form = {};  ///< of the records
+  std::int64_t first = 0;   ///< rows are those of ids [first, first + V); other ids give zeros
+
+  static constexpr std::string_view kName = "dequantize_rows";
+  auto operands() const { return std::array{out, ids, records}; }
+  /// Of the table, fewer bytes are read than out has.
+  auto passes() const { return std::array{2, 0, 0}; }
+  void run(auto launch, const Checker& check) const;
+};
+
 /// out (1, C) f32 += sum over rows of inp (R, C) T.
 struct ColumnSum {
   View out, inp;
@@ -536,8 +551,8 @@ using RowwiseOperation = std::variant<
     ops::BranchCopies, ops::Swiglu, ops::SwigluBackward, ops::Xielu, ops::XieluBackward,
     ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add, ops::Activation, ops::ActivationBackward,
     ops::Multiply, ops::Scale, ops::AddNumber, ops::ScaleByNumber, ops::SoftCap,
-    ops::SoftCapBackward, ops::Cast, ops::Dequantize, ops::ColumnSum, ops::Route,
-    ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::ExpertFactors,
+    ops::SoftCapBackward, ops::Cast, ops::Dequantize, ops::DequantizeRows, ops::ColumnSum,
+    ops::Route, ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::ExpertFactors,
     ops::ExpertFactorTerms, ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward,
     ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats,
     ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy, ops::GreedyTargets,

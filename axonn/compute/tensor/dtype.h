@@ -214,12 +214,14 @@ struct QuantizedForm {
   static constexpr std::int64_t most_unit(Quantization kind) {
     return kind == Quantization::q8_0 ? 32 : kMostUnit;
   }
-  AXONN_DEVICE std::int64_t factor_bytes() const { return kind == Quantization::q8_0 ? 2 : 4; }
+  AXONN_DEVICE constexpr std::int64_t factor_bytes() const {
+    return kind == Quantization::q8_0 ? 2 : 4;
+  }
   /// Whether codes have 4 bits; the first of two is in the higher ones.
-  AXONN_DEVICE bool half_bytes() const {
+  AXONN_DEVICE constexpr bool half_bytes() const {
     return kind == Quantization::nf4 || kind == Quantization::fp4;
   }
-  AXONN_DEVICE std::int64_t record_bytes() const {
+  AXONN_DEVICE constexpr std::int64_t record_bytes() const {
     return factor_bytes() + (half_bytes() ? unit / 2 : unit);
   }
   /// Bytes of so many values, a multiple of the unit.

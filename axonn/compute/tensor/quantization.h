@@ -1,8 +1,10 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "axonn/compute/tensor/dtype.h"
@@ -13,7 +15,7 @@ namespace axonn {
 struct FourBitValues {
   /// values[code]. A GPU chooses among registers; an array with an index that is not known to the
   /// compiler would lie in memory there.
-  AXONN_DEVICE static float chosen(const float (&values)[16], unsigned code) {
+  AXONN_DEVICE static constexpr float chosen(const float (&values)[16], unsigned code) {
 #if AXONN_GPU_CODE
     float eight[8], four[4];
     for (int i = 0; i < 8; ++i) eight[i] = (code & 8) != 0 ? values[i + 8] : values[i];
@@ -25,7 +27,7 @@ struct FourBitValues {
     return values[code];
 #endif
   }
-  AXONN_DEVICE static float nf4(unsigned code) {
+  AXONN_DEVICE static constexpr float nf4(unsigned code) {
     constexpr float kValues[] = {-1.0f,
                                  -0.6961928009986877f,
                                  -0.5250730514526367f,
@@ -44,7 +46,7 @@ struct FourBitValues {
                                  1.0f};
     return chosen(kValues, code);
   }
-  AXONN_DEVICE static float fp4(unsigned code) {
+  AXONN_DEVICE static constexpr float fp4(unsigned code) {
     constexpr float kValues[] = {
         0.0f,  0.0625f / 12,  8.0f / 12,  1.0f,  4.0f / 12,  0.5f,  2.0f / 12,  3.0f / 12,
         -0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -0.5f, -2.0f / 12, -3.0f / 12};
@@ -53,11 +55,34 @@ struct FourBitValues {
 };
 
 /// The value of a code.
-AXONN_DEVICE inline float dequantized(Quantization kind, unsigned code, float factor) {
+AXONN_DEVICE constexpr float dequantized(Quantization kind, unsigned code, float factor) {
   if (kind == Quantization::nf4) return FourBitValues::nf4(code) * factor;
   if (kind == Quantization::fp4) return FourBitValues::fp4(code) * factor;
   const auto number = static_cast<float>(static_cast<std::int8_t>(code));
   return kind == Quantization::int8 ? number * factor / 127.0f : number * factor;
+}
+
+/// The factor of a record. Records begin anywhere, so words are put together from bytes.
+template <Quantization kind>
+AXONN_DEVICE float record_factor(const std::uint8_t* record) {
+  if constexpr (kind == Quantization::q8_0) {
+    return get(f16{static_cast<std::uint16_t>(record[0] | record[1] << 8)});
+  } else {
+    std::uint32_t bits = 0;
+    for (int i = 0; i < 4; ++i) bits |= static_cast<std::uint32_t>(record[i]) << 8 * i;
+    return std::bit_cast<float>(bits);
+  }
+}
+
+/// Calls f with the kind as a std::integral_constant; not for Quantization::none.
+void with_quantization(Quantization kind, auto f) {
+  const auto as = [&]<Quantization which>() {
+    if (kind == which) f(std::integral_constant<Quantization, which>{});
+  };
+  as.template operator()<Quantization::nf4>();
+  as.template operator()<Quantization::fp4>();
+  as.template operator()<Quantization::int8>();
+  as.template operator()<Quantization::q8_0>();
 }
 
 /// The values in a block of a matrix with rows of so many values.

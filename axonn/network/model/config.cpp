@@ -95,12 +95,11 @@ std::vector<std::string> missing_keys(const ModelConfig& model) {
 namespace {
 
 void validate_quantize(const ModelConfig& model) {
+  if (model.quantize == Quantization::none && model.quantize_embeddings)
+    refuse("[model] quantize_embeddings = true wants quantize, such as q8_0");
   if (model.quantize == Quantization::none) return;
   const std::string key =
       concat("[model] quantize = ", kQuantizations[static_cast<int>(model.quantize)]);
-  if (model.lora.rank == 0 && model.lora.path.empty())
-    refuse(key, " keeps frozen weights, but without adapters all weights are trained: set [lora] ",
-           "rank, such as 16, or leave quantize out");
   if (const Architecture* const own = architecture_of(model.family))
     refuse(key, ": models of the family ", own->name, " are not quantized; leave it out");
   if (model.mtp_layers > 0)
@@ -335,6 +334,9 @@ void list_quantize(ModelConfig& model, OptionList& list) {
                "fp4 of bitsandbytes, 4.5 bits a weight; int8, a factor for each row, and q8_0 "
                "of GGUF, 8.5 bits; none: in training.dtype",
        .also = "load_in_4bit load_in_8bit quantization bnb_4bit_quant_type quant_type"});
+  list.add("quantize_embeddings", &model.quantize_embeddings,
+           {.help = "keep the table of tokens and the output layer as codes, too, as GGUF does",
+            .also = "token_embedding_type output_tensor_type"});
 }
 
 }  // namespace

@@ -162,6 +162,10 @@ struct ModelConfig {
   std::string path = {};  ///< a checkpoint or Hugging Face folder, instead of the sizes above
   /// How the matrices of the blocks' products are kept under adapters.
   Quantization quantize = Quantization::none;
+  bool quantize_embeddings = false;  ///< of the table of tokens and the output layer, too
+  Quantization quantization_of_ends() const {
+    return quantize_embeddings ? quantize : Quantization::none;
+  }
   LoraConfig lora = {};  ///< the section [lora]
 
   /// Hyperparameters of registered families, by "family.key"; one that is missing has its default.

@@ -57,10 +57,25 @@ void check_ends(const LoraConfig& lora) {
 }
 
 /// `block` and what it trains beside it, without groups that have no parameters.
-std::vector<ParameterGroup*> with_trained(ParameterGroup& block, Adapters& trained) {
+/// The groups of a part of the model that have parameters, in the order in which they are gathered.
+std::vector<ParameterGroup*> groups_of(ParameterGroup& block, Adapters& trained,
+                                       ParameterGroup& codes) {
   std::vector<ParameterGroup*> all = trained.groups();
   if (!block.parameters().empty()) all.insert(all.begin(), &block);
+  if (!codes.parameters().empty()) all.push_back(&codes);
   return all;
+}
+
+/// Lets a group keep its matrices in `codes`, and returns it: of a block those of products without
+/// its router, of an end of the model the table of tokens.
+ParameterGroup& keeping_codes(ParameterGroup& group, ParameterGroup& codes, Quantization kind,
+                              bool of_block) {
+  if (kind == Quantization::none) return group;
+  codes.quantize(kind);
+  group.divert(codes, [of_block](const ParameterSpec& spec) {
+    return spec.hidden == of_block && spec.layout.row_axis && spec.layout.col_axis;
+  });
+  return group;
 }
 
 bool trains(const Adapters& adapters, const ParameterGroup* group) {
@@ -84,17 +99,11 @@ DecoderBlock::DecoderBlock(const ModelConfig& config, const Grid& grid, const st
              .cap = config.score_cap},
       residual_scale_(static_cast<float>(config.residual_scale)) {
   parameters_.set_rate(1 / config.width_factor());  // vectors keep the rate of the base
-  if (config.quantize == Quantization::none) return;
-  quantized_.quantize(config.quantize);
-  parameters_.divert(quantized_, [](const ParameterSpec& spec) {
-    return spec.hidden && spec.layout.row_axis && spec.layout.col_axis;  // not a router
-  });
+  keeping_codes(parameters_, quantized_, config.quantize, true);
 }
 
 std::vector<ParameterGroup*> DecoderBlock::groups() {
-  std::vector<ParameterGroup*> all = with_trained(parameters_, adapters_);
-  if (!quantized_.parameters().empty()) all.push_back(&quantized_);
-  return all;
+  return groups_of(parameters_, adapters_, quantized_);
 }
 
 double DecoderBlock::init_std(const ModelConfig& config) {
@@ -135,17 +144,22 @@ Linear::Options DecoderBlock::residual_options(const ModelConfig& config, std::i
 Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
     : config_(config),
       embedding_group_("embedding", grid),
+      embedding_codes_("embedding (quantized)", grid),
       embedding_adapters_(embedding_group_, config.lora),
-      embedding_(embedding_group_, ends.embedding,
-                 {.vocab = config.vocab,
-                  .width = config.hidden,
-                  .positions = ends.positions,
-                  .unused_positions = ends.unused_positions,
-                  .init_std = config.init_std,
-                  .adapters = &embedding_adapters_}),
+      embedding_(
+          keeping_codes(embedding_group_, embedding_codes_, config.quantization_of_ends(), false),
+          ends.embedding,
+          {.vocab = config.vocab,
+           .width = config.hidden,
+           .positions = ends.positions,
+           .unused_positions = ends.unused_positions,
+           .init_std = config.init_std,
+           .adapters = &embedding_adapters_}),
       head_group_(ends.norm, grid),
+      head_codes_(ends.norm + " (quantized)", grid),
       head_adapters_(head_group_, config.lora),
-      norm_(head_group_, ends.norm, ends.norm_options),
+      norm_(keeping_codes(head_group_, head_codes_, config.quantization_of_ends(), false),
+            ends.norm, ends.norm_options),
       output_(config.tied
                   ? embedding_.table()
                   : head_group_.add({.name = "lm_head.weight",
@@ -208,10 +222,11 @@ void Decoder::check_adapters() {
 }
 
 std::vector<ParameterGroup*> Decoder::groups() {
-  std::vector<ParameterGroup*> all = with_trained(embedding_group_, embedding_adapters_);
+  std::vector<ParameterGroup*> all =
+      groups_of(embedding_group_, embedding_adapters_, embedding_codes_);
   if (layer_inputs_) all.push_back(&layer_inputs_->group());
   for (const auto& block : blocks_) std::ranges::copy(block->groups(), std::back_inserter(all));
-  std::ranges::copy(with_trained(head_group_, head_adapters_), std::back_inserter(all));
+  std::ranges::copy(groups_of(head_group_, head_adapters_, head_codes_), std::back_inserter(all));
   for (const auto& layer : mtp_layers_) std::ranges::copy(layer->groups(), std::back_inserter(all));
   return all;
 }
@@ -249,6 +264,7 @@ double Decoder::attention_columns(std::int64_t seq_len) const {
 
 double Decoder::flops_per_token(std::int64_t seq_len) {
   const std::int64_t head = active_parameters(head_group_, routers_) +
+                            active_parameters(head_codes_, routers_) +
                             active_parameters(head_adapters_.whole(), routers_) +
                             (config_.tied ? config_.vocab * config_.hidden : 0),
                      inputs = layer_inputs_ ? layer_inputs_->active_parameters() : 0;
@@ -279,7 +295,7 @@ float Decoder::embedding_scale(const Context& ctx) const {
 
 std::vector<Var> Decoder::embed(const Context& ctx, const std::vector<Tokens>& all) {
   const bool adapted = embedding_adapters_.adapts();
-  GatheredWeights weights(ctx, with_trained(embedding_group_, embedding_adapters_),
+  GatheredWeights weights(ctx, groups_of(embedding_group_, embedding_adapters_, embedding_codes_),
                           adapted        ? ReadIn::both_passes
                           : config_.tied ? ReadIn::forward_again
                                          : ReadIn::forward);
@@ -346,8 +362,10 @@ Var Decoder::through_blocks(const Context& ctx, const Tokens& tokens, Var x) {
 }
 
 LanguageModel::Head Decoder::head() {
-  std::vector<ParameterGroup*> groups = with_trained(head_group_, head_adapters_);
-  if (config_.tied) groups.insert(groups.begin(), &embedding_group_);
+  std::vector<ParameterGroup*> groups = groups_of(head_group_, head_adapters_, head_codes_);
+  if (config_.tied)
+    groups.insert(groups.begin(),
+                  embedding_codes_.parameters().empty() ? &embedding_group_ : &embedding_codes_);
   return {norm_, cross_entropy_, std::move(groups),
           static_cast<float>(config_.logit_scale / config_.width_factor())};
 }

@@ -150,13 +150,13 @@ class Decoder : public LanguageModel {
   double attention_columns(std::int64_t seq_len) const;
 
   ModelConfig config_;
-  ParameterGroup embedding_group_;
+  ParameterGroup embedding_group_, embedding_codes_;
   Adapters embedding_adapters_;
   Embedding embedding_;
   std::optional<LayerInputs> layer_inputs_;
   std::vector<std::unique_ptr<DecoderBlock>> blocks_;
   std::vector<std::unique_ptr<MtpLayer>> mtp_layers_;
-  ParameterGroup head_group_;
+  ParameterGroup head_group_, head_codes_;
   Adapters head_adapters_;
   Norm norm_;
   const Parameter& output_;  // the embedding's table if tied

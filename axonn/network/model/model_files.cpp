@@ -417,9 +417,9 @@ LoadCost load(const Context& ctx, std::span<const Destination> destinations,
 
 LoadCost initialise(const Context& ctx, Model& model, std::span<ParameterGroup* const> trained,
                     const ModelConfig& config, const OpenFiles& files, const Progress& progress) {
-  if (config.lora.rank == 0)
+  if (config.lora.rank == 0)  // all groups: a model that is not trained may be quantized
     return load_or_initialise(
-        ctx, trained, config,
+        ctx, model.groups(), config,
         {.files = files.model, .path = config.path, .merged = files.adapters.get()}, progress);
   const GroupsBesideAdapters of(model, trained);
   LoadCost cost = initialise_frozen(ctx, model, trained, config, files, progress);
@@ -466,7 +466,7 @@ void check_files(Model& model, Groups trained, const ModelConfig& config, const 
     if (!resumes) open_source(trained, config, adapters);
   } else if (!resumes) {
     base.merged = files.adapters.get();
-    open_source(trained, config, base);
+    open_source(model.groups(), config, base);
   }
 }
 

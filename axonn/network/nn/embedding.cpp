@@ -1,6 +1,8 @@
 #include "axonn/network/nn/embedding.h"
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/ranks/parallel/scheduling.h"
@@ -71,6 +73,27 @@ void Embedding::backward(const Context& ctx, const Rest& rest, const Tensor& d_o
     ctx.backend.run(ops::EmbeddingBackward{d_learned, d_out.view(), positions.view(), 0});
 }
 
+/// The rows of the table, of codes if it is kept as such.
+void Embedding::look_up(const Context& ctx, ops::Embedding rows) const {
+  const auto codes = table_->codes();
+  if (!codes) {
+    rows.table = table_->weight();
+    return ctx.backend.run(rows);
+  }
+  const ops::DequantizeRows values{rows.out, rows.ids, codes->records, codes->form, rows.first};
+  ctx.backend.run(values);
+  if (!rows.learned.data) return;
+  const Tensor copy = ctx.empty(rows.out.rows, rows.out.cols, rows.out.dtype);
+  ctx.backend.run(ops::Cast{copy.view(), rows.out});
+  std::vector<std::int32_t> in_order(rows.out.rows);
+  std::iota(in_order.begin(), in_order.end(), 0);
+  const Tensor ids = ctx.on_device(in_order);
+  rows.ids = ids.view();
+  rows.table = copy.view();
+  rows.first = 0;
+  ctx.backend.run(rows);
+}
+
 Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
   const std::int64_t reach = tokens.rows.most_positions();
   AXONN_CHECK(!positions_ || reach <= options_.positions, "embedding: sequences of ", reach,
@@ -87,14 +110,14 @@ Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
     const Tensor ids = tokens.ids.col_range(begin * length, rows.count());
     Tensor value = ctx.empty(rows.count(), table_->local_cols(), ctx.dtype);
     const bool adds_positions = positions_ && ctx.grid.coord(Axis::x) == 0;  // once in the sum
-    ctx.backend.run(ops::Embedding{
-        .out = value.view(),
-        .ids = ids.view(),
-        .table = table_->weight(),
-        .first = first,
-        .learned = adds_positions ? positions_->weight().row_range(options_.unused_positions, reach)
-                                  : View{},
-        .positions = rows.position.view()});
+    const View learned =
+        adds_positions ? positions_->weight().row_range(options_.unused_positions, reach) : View{};
+    look_up(ctx, {.out = value.view(),
+                  .ids = ids.view(),
+                  .table = {},
+                  .first = first,
+                  .learned = learned,
+                  .positions = rows.position.view()});
     for (const Adapter& adapter : adapters_) adapter.add_rows(ctx, value.view(), ids.view(), first);
     const Cut cut = row_cut(ctx, rows.count(), Axis::x);
     sum_over(ctx, value, Axis::x, cut, {});

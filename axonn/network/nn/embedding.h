@@ -37,6 +37,7 @@ class Embedding {
 
  private:
   struct Rest;
+  void look_up(const Context& ctx, ops::Embedding rows) const;
   void backward(const Context& ctx, const Rest& rest, const Tensor& d_out) const;
   bool learns() const {
     return !table_->frozen() || (positions_ && !positions_->frozen()) || !adapters_.empty();

@@ -133,14 +133,21 @@ Linear::Product Linear::product(const Context& ctx, const Tensor& whole, const R
   Tensor value = reads ? ctx.empty(whole.rows(), weight_->local_rows(), ctx.dtype)
                        : ctx.zeros(whole.rows(), weight_->local_rows(), ctx.dtype);
   Tensor after = keeps ? ctx.like(value) : value;
-  if (reads)
+  const View inp = weight_->columns_read(whole.view()), added = magnitudes ? View{} : bias;
+  const auto of_codes =
+      reads ? weight_->product_of_codes(ctx, value.view(), inp, added) : std::nullopt;
+  if (of_codes) {
+    ctx.backend.quantized_product(*of_codes);
+    if (then != Then::nothing) ctx.backend.run(ops::Gelu{after.view(), value.view()});
+  } else if (reads) {
     ctx.backend.matmul({.out = after.view(),
-                        .a = weight_->columns_read(whole.view()),
+                        .a = inp,
                         .b = weight_->weight(),
                         .b_transposed = true,
-                        .bias = magnitudes ? View{} : bias,
+                        .bias = added,
                         .gelu = then != Then::nothing,
                         .gelu_input = keeps ? value.view() : View{}});
+  }
   for (const Adapter& adapter : adapters_) adapter.forward(ctx, value.view(), whole, rows);
   if (magnitudes) value = magnitudes->scale(ctx, std::move(value), bias);
   sum_over(ctx, value, in_axis_, out_cut(ctx, rows, whole.rows()), out_runs(ctx));

@@ -85,11 +85,12 @@ std::int64_t CrossEntropy::stride(const Context& ctx) const {
 }
 
 Tensor CrossEntropy::product(const Context& ctx, const View& hidden, Cut cut, Tensor out) const {
-  ctx.backend.matmul({.out = out.view().col_range(0, table_.local_rows()),
-                      .a = hidden,
-                      .b = table_.weight(),
-                      .b_transposed = true,
-                      .bias = {}});
+  const View logits = out.view().col_range(0, table_.local_rows());
+  if (const auto of_codes = table_.product_of_codes(ctx, logits, hidden, {}))
+    ctx.backend.quantized_product(*of_codes);
+  else
+    ctx.backend.matmul(
+        {.out = logits, .a = hidden, .b = table_.weight(), .b_transposed = true, .bias = {}});
   for (const Adapter& adapter : adapters_) adapter.add(ctx, out.view(), hidden);
   sum_over(ctx, out, Axis::y, cut, {});
   return out;

@@ -120,11 +120,11 @@ GatheredWeights::~GatheredWeights() {
 
 HeldWeights::HeldWeights(const Context& ctx, std::vector<ParameterGroup*> groups)
     : ctx_(ctx), groups_(std::move(groups)) {
-  for (ParameterGroup* group : groups_) group->acquire(ctx_);
+  for (ParameterGroup* group : groups_) group->hold(ctx_);
 }
 
 HeldWeights::~HeldWeights() {
-  for (ParameterGroup* group : groups_) group->release(after_read(ctx_, *group, false));
+  for (ParameterGroup* group : groups_) group->let_go(after_read(ctx_, *group, false));
 }
 
 bool adds_gradient(const Context& ctx, const Parameter& parameter, const Placement& placement) {

@@ -26,9 +26,10 @@ View Parameter::block_of(const View& flat) const {
 }
 
 View Parameter::weight() const {
-  AXONN_CHECK(!group_.gathered_.empty(), spec_.name, ": read while the weights of its block ",
-              group_.name_, " are not gathered; see GatheredWeights");
-  return block_of(group_.gathered_.view());
+  AXONN_CHECK(group_.users_ > 0 || !group_.gathered_.empty(), spec_.name,
+              ": read while the weights of its block ", group_.name_,
+              " are not gathered; see GatheredWeights");
+  return block_of(group_.values());
 }
 
 View Parameter::gradient_block() const {
@@ -179,20 +180,14 @@ void ParameterGroup::acquire(const Context& ctx) {
   } else if (next) {
     next->start_gather(ctx);
   }
-  make_values(ctx);
-}
-
-/// Of a quantized group, from the gathered codes.
-void ParameterGroup::make_values(const Context& ctx) {
-  if (records_.empty()) return;
-  gathered_ = ctx.empty(1, sizes_.flat, ctx.dtype, MemoryUse::gathered);
-  ctx.backend.run(ops::Dequantize{gathered_.view(), records_.view(), form_});
-  records_ = Tensor();
+  if (quantized()) reader_.emplace(ctx);
 }
 
 void ParameterGroup::release(Gathered then) {
   AXONN_CHECK(users_ > 0, name_, ": release() without acquire()");
-  if (--users_ == 0 && then == Gathered::freed && !stays()) gathered_ = Tensor();
+  if (--users_ > 0 || then == Gathered::kept || stays()) return;
+  gathered_ = Tensor();
+  if (quantized() && records_held_ == 0) records_ = Tensor();
 }
 
 void ParameterGroup::begin_step(const Context& ctx) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,17 @@ class Parameter {
 
   /// (local_rows, local_cols) in the compute type; vectors as (1, n). The group must be acquired.
   View weight() const;
+  /// The codes of the block, whose rows are whole records; nothing if the group has no codes, or
+  /// values already, or if a record reaches over rows. As weight(), only while it is acquired.
+  struct Codes {
+    View records;  ///< (1, form.bytes(local_rows · local_cols)) u8
+    QuantizedForm form;
+  };
+  std::optional<Codes> codes() const;
+  /// The product (rows of inp, local_rows) with the weight transposed as codes, which needs no
+  /// values; nothing without codes(), or if the backend reads none in this product.
+  std::optional<QuantizedMatmul> product_of_codes(const Context& ctx, const View& out,
+                                                  const View& inp, const View& bias) const;
   /// The same in f32, for operations to add this micro-batch's gradient to. The first call zeroes
   /// it.
   View gradient(const Context& ctx) const;
@@ -80,8 +92,9 @@ class Parameter {
 ///   master       P, f32   (part of the compute copy if that is f32)
 ///
 /// A frozen group has only its compute copy. Of a quantized one S is kept as codes and factors
-/// (QuantizedForm), which are gathered over z; F is made of them each time a pass needs it. Blocks
-/// are those of the global matrix, so every grid has the same values.
+/// (QuantizedForm), which are gathered over z; F is made of them when weight() is first called in a
+/// pass, and not at all if all products read codes. Blocks are those of the global matrix, so every
+/// grid has the same values.
 ///
 /// Communication: acquire() all-gathers F over z; reduce() reduce-scatters F over z; once a step
 /// reduce_over_data() reduce-scatters S over data and publish() all-gathers it.
@@ -144,6 +157,10 @@ class ParameterGroup {
   /// released otherwise or the parameters change.
   enum class Gathered : std::uint8_t { freed, kept };
   void release(Gathered then = Gathered::freed);
+  /// Keeps the gathered values until let_go(); of a quantized group whose codes the backend reads,
+  /// the gathered codes, so that passes with many rows still make and free values.
+  void hold(const Context& ctx);
+  void let_go(Gathered then = Gathered::freed);
   /// Whether the parameters stay available after release(), because z has extent 1 and they are
   /// not quantized.
   bool stays() const { return holders().size() == 1 && !quantized(); }
@@ -217,7 +234,8 @@ class ParameterGroup {
   std::int64_t unit_of(const Parameter& parameter, std::int64_t offset) const;
   QuantizedForm form_on(const FlatSizes& sizes) const;
   void quantize_slice(const Context& ctx, const NamedSlice& piece, const ReadSlice& read);
-  void make_values(const Context& ctx);
+  View values() const;
+  bool reads_codes(const Context& ctx) const;
   void check_allocated(const char* function) const {
     AXONN_CHECK(!compute_.empty(), name_, ": ", function, "() before allocate()");
   }
@@ -260,13 +278,15 @@ class ParameterGroup {
   Ranges gaps_, owned_ranges_;
   std::vector<NamedSlice> piece_slices_;
 
-  Tensor compute_;         // (1, S), or its codes
-  Tensor master_;          // (1, P), a part of compute_ in f32
-  Tensor gathered_;        // (1, F) while acquired
-  Tensor records_;         // the codes of F, until gathered_ is made of them
-  Tensor gradient_;        // (1, F) f32 during backward; is shard_gradient_ where Gz is 1
-  Tensor shard_gradient_;  // (1, S) f32
-  Tensor arriving_;        // (1, S) of a later micro-batch, in flight
+  Tensor compute_;                 // (1, S), or its codes
+  Tensor master_;                  // (1, P), a part of compute_ in f32
+  mutable Tensor gathered_;        // (1, F) while acquired; of codes, once values() was called
+  mutable Tensor records_;         // the codes of F, until gathered_ is made of them, or while held
+  std::optional<Context> reader_;  // of a quantized group: of the last acquire()
+  int records_held_ = 0;           // hold() calls of codes
+  Tensor gradient_;                // (1, F) f32 during backward; is shard_gradient_ where Gz is 1
+  Tensor shard_gradient_;          // (1, S) f32
+  Tensor arriving_;                // (1, S) of a later micro-batch, in flight
   bool has_values_ = false;
   int users_ = 0;
   int expected_ = 0;        // reduce() calls still to come in this micro-batch's backward

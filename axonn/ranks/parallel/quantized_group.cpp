@@ -56,6 +56,52 @@ std::int64_t ParameterGroup::shard_bytes(DType dtype) const {
   return quantized() ? form_on(all).bytes(all.shard) : all.shard * bytes_of(dtype);
 }
 
+/// (1, F) of the acquired group. Of codes they are made now, and the codes freed unless held.
+View ParameterGroup::values() const {
+  if (gathered_.empty() && !records_.empty()) {
+    gathered_ = reader_->empty(1, sizes_.flat, reader_->dtype, MemoryUse::gathered);
+    reader_->backend.run(ops::Dequantize{gathered_.view(), records_.view(), form_});
+    if (records_held_ == 0) records_ = Tensor();
+  }
+  return gathered_.view();
+}
+
+std::optional<Parameter::Codes> Parameter::codes() const {
+  const QuantizedForm form = group_.form_;
+  if (group_.records_.empty() || !group_.gathered_.empty() || local_cols_ % form.unit != 0)
+    return {};
+  const View all = group_.records_.view();
+  return Codes{all.col_range(form.bytes(offset_), form.bytes(size())), form};
+}
+
+std::optional<QuantizedMatmul> Parameter::product_of_codes(const Context& ctx, const View& out,
+                                                           const View& inp,
+                                                           const View& bias) const {
+  const auto here = codes();
+  if (!here) return {};
+  const QuantizedMatmul product{out, inp, here->records, here->form, bias};
+  return ctx.backend.reads_codes(product) ? std::optional(product) : std::nullopt;
+}
+
+void ParameterGroup::hold(const Context& ctx) {
+  if (!reads_codes(ctx)) return acquire(ctx);
+  start_gather(ctx);
+  records_.wait();
+  ++records_held_;
+}
+
+void ParameterGroup::let_go(Gathered then) {
+  if (records_held_ == 0) return release(then);
+  if (--records_held_ == 0 && users_ == 0) records_ = Tensor();
+}
+
+/// Whether the backend reads the codes in products of one row, so that no values need be kept.
+bool ParameterGroup::reads_codes(const Context& ctx) const {
+  if (!quantized()) return false;
+  const View row{nullptr, ctx.dtype, 1, form_.unit, form_.unit};
+  return ctx.backend.reads_codes({.out = row, .a = row, .records = {}, .form = form_});
+}
+
 void ParameterGroup::quantize_values(const Context& ctx, const ReadSlice& read) {
   check_allocated("quantize_values");
   gathered_.wait();

@@ -38,12 +38,14 @@ void take_model(Config& config, std::shared_ptr<const ModelFiles> files, const O
   LoraConfig lora = std::move(config.model.lora);
   const std::int64_t mtp_layers = config.model.mtp_layers;
   const Quantization quantize = config.model.quantize;
+  const bool quantize_embeddings = config.model.quantize_embeddings;
   config.model = files->config();
   if (mtp_layers > config.model.mtp_layers)
     refuse("[model] mtp_layers = ", mtp_layers, ": the model at ", files->path(), " has ",
            config.model.mtp_layers, "; take at most as many");
   config.model.mtp_layers = mtp_layers;
   config.model.quantize = quantize;
+  config.model.quantize_embeddings = quantize_embeddings;
   config.model.path = files->path();
   config.model.lora = std::move(lora);
   if (const auto& adapters = config.model_files.adapters) {

@@ -529,6 +529,13 @@ void validate_grid(const Config& config) {
            "name a grid");
 }
 
+void validate_quantized(const ModelConfig& model) {
+  if (model.quantize != Quantization::none && model.lora.rank == 0 && model.lora.path.empty())
+    refuse("[model] quantize = ", kQuantizations[static_cast<int>(model.quantize)],
+           " keeps frozen weights, but without adapters all weights are trained: set [lora] rank, ",
+           "such as 16, or leave quantize out");
+}
+
 }  // namespace
 
 void validate_device(DeviceKind device) {
@@ -552,6 +559,7 @@ void validate(const Config& given) {
   const Config config = with_named_grid(given);
   refuse_missing(config);
   validate(config.model);
+  validate_quantized(config.model);
   validate_training(config);
   validate_stages(config);
   validate_graphs(config);

@@ -130,6 +130,7 @@ Refused of_activations(const Operands& o) {
       {"out is (4,3) f32, want (4,6)", ops::SoftCapBackward{o.x, o.y, o.thirds, 2}},
       {"inp is (1,4) i32, want f32 or bf16 or f16", ops::Cast{o.x, o.ids}},
       {"out is (4,6) f32, want (1,6)", ops::Dequantize{o.x, o.row, {}}},
+      {"ids is (1,3) i32, want (1,4)", ops::DequantizeRows{o.x, o.few, o.row, {}}},
       {"out is (1,1) f32, want (1,6)", ops::ColumnSum{o.one, o.x}}};
 }
 

@@ -1,9 +1,7 @@
 // Models whose frozen weights are kept as codes, under adapters.
 #include <string>
 
-#include <gmock/gmock.h>
-
-#include "axonn/foundation/base/check.h"
+#include <gtest/gtest.h>
 
 #include "tests/support/grids.h"
 #include "tests/support/tiny_model.h"
@@ -36,17 +34,6 @@ TEST(QuantizedModel, WithExpertsTheLossesAreThoseOfOneRankOnFewGrids) {
   config.lora = {.rank = 3, .alpha = 6, .targets = {"q_proj", "o_proj"}};
   config.quantize = Quantization::nf4;
   EXPECT_EQ(difference_on_grids({.lr = kRate, .make_model = model_of(config)}, few_grids()), "");
-}
-
-TEST(QuantizedModel, RefusesWeightsThatAreTrained) {
-  ModelConfig config = quantized_llama(Quantization::nf4);
-  validate(config);
-  config.lora = {};
-  EXPECT_THAT([&] { validate(config); }, testing::ThrowsMessage<UsageError>(testing::AllOf(
-                                             testing::HasSubstr("[model] quantize = nf4"),
-                                             testing::HasSubstr("set [lora] rank, such as 16"))));
-  config.lora.path = "adapters";
-  validate(config);
 }
 
 TEST(QuantizedModel, ChunksRecomputationAndAccumulationKeepTheLosses) {

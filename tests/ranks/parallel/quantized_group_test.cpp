@@ -118,12 +118,43 @@ TEST(QuantizedGroup, KeepsCodesAloneWhileNoPassNeedsItsValues) {
     EXPECT_EQ(group.shard().count(), group.shard_bytes(ctx.dtype));
     const std::int64_t kept = ctx.arena().stats().live_bytes;
     group.acquire(ctx);
+    EXPECT_EQ(ctx.arena().stats().live_bytes, kept) << "nothing has read a value";
+    group.parameters().front()->weight();
     EXPECT_GE(ctx.arena().stats().live_bytes, kept + weights * 4);
     group.release();
     EXPECT_EQ(ctx.arena().stats().live_bytes, kept);
     EXPECT_FALSE(group.stays());
     EXPECT_TRUE(group.frozen());
   });
+}
+
+TEST(QuantizedGroup, HeldCodesServePassesOfFewRowsAndValuesAreFreedAfterThoseOfMany) {
+  for (const GridShape& shape : {GridShape{}, GridShape{1, 1, 2, 1}})
+    on_ranks(shape, Quantization::q8_0, [](const Context& ctx, ParameterGroup& group) {
+      group.initialise(ctx, kInitialSeed);
+      const Parameter& down = *group.parameters().back();
+      const auto live = [&] { return ctx.arena().stats().live_bytes; };
+      group.hold(ctx);
+      const std::int64_t held = live();
+      for (const std::int64_t rows : {1, 64}) {
+        group.acquire(ctx);
+        EXPECT_EQ(live(), held) << "the codes are gathered already";
+        const Tensor inp = ctx.zeros(rows, down.local_cols(), DType::f32),
+                     out = ctx.zeros(rows, down.local_rows(), DType::f32);
+        const std::int64_t before = live();
+        const auto product = down.product_of_codes(ctx, out.view(), inp.view(), {});
+        EXPECT_EQ(product.has_value(), rows == 1);
+        EXPECT_EQ(live(), before);
+        down.weight();
+        EXPECT_GT(live(), before);
+        EXPECT_FALSE(down.product_of_codes(ctx, out.view(), inp.view(), {}))
+            << "values that are there are read";
+        group.release();
+        EXPECT_EQ(live(), before) << "values do not stay, codes do";
+      }
+      group.let_go();
+      EXPECT_EQ(live() < held, ctx.grid.extent(Axis::z) > 1) << "gathered codes are freed";
+    });
 }
 
 TEST(QuantizedGroup, RefusesValuesAndCutsThatHaveNoCodes) {

@@ -47,6 +47,20 @@ TEST(PreparedRun, OfTokenFilesNeedsAVocabulary) {
   EXPECT_EQ(prepared(config)->model.vocab, 100);
 }
 
+TEST(PreparedRun, OfATrainingHasQuantizedWeightsUnderAdaptersAlone) {
+  Config config = asked();
+  config.model.quantize_embeddings = true;
+  EXPECT_THAT([&] { prepared(config); },
+              ThrowsMessage<UsageError>(
+                  HasSubstr("[model] quantize_embeddings = true wants quantize, such as q8_0")));
+  config.model.quantize = Quantization::nf4;
+  EXPECT_THAT([&] { prepared(config); },
+              ThrowsMessage<UsageError>(testing::AllOf(HasSubstr("[model] quantize = nf4"),
+                                                       HasSubstr("set [lora] rank, such as 16"))));
+  config.model.lora.rank = 16;
+  EXPECT_EQ(prepared(config)->model.quantize, Quantization::nf4);
+}
+
 TEST(PreparedRun, AVariantWithAMissingValueIsRefused) {
   const PreparedRun run = prepared(asked());
   const auto refused = [&](const std::function<void(Config&)>& change, const std::string& why) {

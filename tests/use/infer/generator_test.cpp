@@ -65,6 +65,24 @@ TEST(Generator, ExpertsOnSeveralRanksGiveTheTokensOfOneRank) {
   }
 }
 
+TEST(Generator, CodesOnSeveralRanksGiveTheTokensOfOneRank) {
+  const Prompts prompts = some_prompts(5);
+  for (ModelConfig sizes : {gpt(), llama(), mixtral(), deepseek()})
+    for (const Quantization kind : {Quantization::q8_0, Quantization::int8, Quantization::nf4}) {
+      if (kind == Quantization::q8_0 && (sizes.experts > 0 || sizes.kv_lora_rank > 0))
+        continue;  // columns that are no multiple of 32
+      sizes.quantize = kind;
+      sizes.quantize_embeddings = kind != Quantization::nf4;
+      const Continuations want = by_whole_prefixes(sizes, prompts, 20);
+      for (const GridShape& grid : {GridShape{}, {2, 2, 1, 1}, {1, 2, 2, 1}, {1, 1, 4, 2}})
+        for (const bool holds : {true, false})
+          EXPECT_EQ(tokens_of(generate(config_of(sizes, grid), prompts, {.max_tokens = 20},
+                                       {.hold_weights = holds})),
+                    want)
+              << "family " << static_cast<int>(sizes.family) << ' ' << to_string(grid);
+    }
+}
+
 TEST(Generator, PassesWithExpertsAreNotCaptured) {
   const auto device = std::make_shared<CapturingDevice>();
   const auto self = make_self();

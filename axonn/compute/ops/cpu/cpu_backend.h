@@ -24,6 +24,10 @@ class CpuBackend final : public Backend {
 
   void product(const Matmul& args) override { products_.run(args); }
   void products(std::span<const Matmul> all) override { products_.run(all); }
+  bool reads_codes(const QuantizedMatmul& args) const override {
+    return products_.reads_codes(args);
+  }
+  void quantized_product(const QuantizedMatmul& args) override { products_.run(args); }
   std::vector<std::string> matmul_ways(const MatmulShape& shape) const override {
     return products_.ways(shape);
   }

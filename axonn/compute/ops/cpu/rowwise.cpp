@@ -12,6 +12,7 @@
 namespace axonn::ops {
 
 template void Dequantize::run(cpu::Launch, const Checker&) const;
+template void DequantizeRows::run(cpu::Launch, const Checker&) const;
 template void Embedding::run(cpu::Launch, const Checker&) const;
 template void EmbeddingBackward::run(cpu::Launch, const Checker&) const;
 template void PositionsBackward::run(cpu::Launch, const Checker&) const;

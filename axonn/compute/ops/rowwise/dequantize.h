@@ -1,14 +1,31 @@
 #pragma once
 
-#include <bit>
 #include <cstdint>
-#include <type_traits>
 
 #include "axonn/compute/ops/rowwise/launch.h"
 #include "axonn/compute/tensor/address.h"
 #include "axonn/compute/tensor/quantization.h"
 
 namespace axonn::rowwise {
+
+/// Writes values 2 · pair and 2 · pair + 1 of records of `unit` values each.
+template <Quantization kind, typename T>
+AXONN_DEVICE void put_pair(T* out, const std::uint8_t* records, int unit, int pair) {
+  const QuantizedForm form{kind, unit};
+  const int at = 2 * pair, in = at % unit;  // both values have codes in one unit
+  const std::uint8_t *const record = records + at / unit * static_cast<int>(form.record_bytes()),
+                            *const codes = record + form.factor_bytes();
+  const float factor = record_factor<kind>(record);
+  unsigned a = 0, b = 0;
+  if (form.half_bytes()) {
+    a = codes[in / 2] >> 4;
+    b = codes[in / 2] & 15;
+  } else {
+    a = codes[in];
+    b = codes[in + 1];
+  }
+  put_two(out + at, dequantized(kind, a, factor), dequantized(kind, b, factor));
+}
 
 /// Writes a row of kMostUnit values, one team per row. Bound by the look-ups on a CPU, by memory on
 /// GPUs: form.bytes(n) + n · sizeof(T) bytes.
@@ -21,55 +38,38 @@ struct DequantizeKernel {
   static constexpr int kRow = QuantizedForm::kMostUnit;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    const QuantizedForm form{kind, unit};
     const int each = unit;
-    const auto bytes = static_cast<int>(form.record_bytes()),
-               header = static_cast<int>(form.factor_bytes());
-    const std::uint8_t* const first = records + row * (kRow / each * bytes);
+    const std::uint8_t* const first =
+        records + row * (kRow / each * QuantizedForm{kind, each}.record_bytes());
     T* const y = out + row * kRow;
-    team.each(kRow / 2, [=](int pair) {  // both values have codes in one unit
-      const int at = 2 * pair, in = at % each;
-      const std::uint8_t *const record = first + at / each * bytes, *const codes = record + header;
-      const float factor = factor_of(record);
-      unsigned a = 0, b = 0;
-      if (form.half_bytes()) {
-        a = codes[in / 2] >> 4;
-        b = codes[in / 2] & 15;
-      } else {
-        a = codes[in];
-        b = codes[in + 1];
-      }
-      put_two(y + at, dequantized(kind, a, factor), dequantized(kind, b, factor));
-    });
+    team.each(kRow / 2, [=](int pair) { put_pair<kind>(y, first, each, pair); });
   }
+};
 
- private:
-  /// Records begin anywhere, so words are put together from bytes.
-  AXONN_DEVICE static float factor_of(const std::uint8_t* record) {
-    if constexpr (kind == Quantization::q8_0) {
-      return get(f16{static_cast<std::uint16_t>(record[0] | record[1] << 8)});
-    } else {
-      std::uint32_t bits = 0;
-      for (int i = 0; i < 4; ++i) bits |= static_cast<std::uint32_t>(record[i]) << 8 * i;
-      return std::bit_cast<float>(bits);
-    }
+/// out[row] = the values of row ids[row] - first of the table, or zeros if it has no such row. One
+/// team per row. Bound by memory: R · C · sizeof(T) bytes written, and less read.
+template <Quantization kind, typename T>
+struct DequantizeRowsKernel {
+  Matrix<T> out;            // (R, C)
+  const std::int32_t* ids;  // (R)
+  const std::uint8_t* records;
+  int unit;
+  std::int64_t first, V, row_bytes;
+  int C;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    const std::int64_t id = ids[row] - first;
+    T* const y = out.row(row);
+    if (id < 0 || id >= V) return team.map(y, C, [] { return 0.0f; });
+    const std::uint8_t* const from = records + id * row_bytes;
+    const int each = unit;
+    team.each(C / 2, [=](int pair) { put_pair<kind>(y, from, each, pair); });
   }
 };
 
 }  // namespace axonn::rowwise
 
 namespace axonn::ops {
-
-/// Calls f with a kernel's kind as a type.
-void with_quantization(Quantization kind, auto f) {
-  const auto as = [&]<Quantization which>() {
-    if (kind == which) f(std::integral_constant<Quantization, which>{});
-  };
-  as.template operator()<Quantization::nf4>();
-  as.template operator()<Quantization::fp4>();
-  as.template operator()<Quantization::int8>();
-  as.template operator()<Quantization::q8_0>();
-}
 
 void Dequantize::run(auto launch, const Checker& check) const {
   constexpr std::int64_t kRow = QuantizedForm::kMostUnit;
@@ -82,6 +82,29 @@ void Dequantize::run(auto launch, const Checker& check) const {
           {out.cols / kRow, kRow},
           rowwise::DequantizeKernel<kind(), T>{
               address<T>(out), address<const std::uint8_t>(records), static_cast<int>(form.unit)});
+    });
+  });
+}
+
+void DequantizeRows::run(auto launch, const Checker& check) const {
+  check.values("out", out);
+  check.ids("ids", ids, out.rows);
+  AXONN_CHECK(out.cols % form.unit == 0, "dequantize_rows: rows of ", out.cols,
+              " values, want a multiple of ", form.unit);
+  const std::int64_t bytes = form.bytes(out.cols), rows = bytes > 0 ? records.cols / bytes : 0;
+  check.typed("records", records, DType::u8, 1, rows * bytes);
+  with_quantization(form.kind, [&](auto kind) {
+    with_type(out.dtype, [&]<typename T>(T) {
+      launch.rows({out.rows, out.cols}, rowwise::DequantizeRowsKernel<kind(), T>{
+                                            .out = out,
+                                            .ids = address<const std::int32_t>(ids),
+                                            .records = address<const std::uint8_t>(records),
+                                            .unit = static_cast<int>(form.unit),
+                                            .first = first,
+                                            .V = rows,
+                                            .row_bytes = bytes,
+                                            .C = width(out),
+                                        });
     });
   });
 }

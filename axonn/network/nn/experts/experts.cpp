@@ -285,17 +285,40 @@ void Experts::for_experts(const Context& ctx, const ExpertPath& path, const Make
   ctx.backend.matmuls(products);
 }
 
+/// The forward products of the rows of the experts here with one of their matrices: of codes if the
+/// backend reads those of all.
+void Experts::multiply(const Context& ctx, const ExpertPath& path, const Matrix& matrix,
+                       const Tensor& out, const Tensor& inp) const {
+  std::vector<QuantizedMatmul> of_codes;
+  std::vector<const Parameter*> parameters;
+  std::vector<Matmul> of_values;
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < here_.size(); ++i) {
+    const std::int64_t count = path.rows_of()[i], begin = std::exchange(first, first + count);
+    if (count == 0) continue;
+    const Parameter& parameter = *parameters.emplace_back(here_[i].*matrix.weight);
+    of_values.push_back({.out = out.view().row_range(begin, count),
+                         .a = parameter.columns_read(inp.view().row_range(begin, count)),
+                         .b = {},
+                         .b_transposed = true,
+                         .bias = once_over(ctx, matrix.summed, here_[i].*matrix.bias)});
+    const Matmul& one = of_values.back();
+    if (auto product = parameter.product_of_codes(ctx, one.out, one.a, one.bias))
+      of_codes.push_back(*product);
+  }
+  if (of_codes.size() == parameters.size()) {
+    for (const QuantizedMatmul& one : of_codes) ctx.backend.quantized_product(one);
+    return;
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) of_values[i].b = parameters[i]->weight();
+  ctx.backend.matmuls(of_values);
+}
+
 /// Of the rows of the experts here, the products with gate and up.
 Tensor Experts::gate_up_of(const Context& ctx, const Pass& pass, const Tensor& rows) const {
   Tensor gate_up = ctx.empty(rows.rows(), 2 * here_.front().down->input_cols(), ctx.dtype);
   if (rows.rows() == 0) return gate_up;
-  for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
-    return Matmul{.out = of(gate_up),
-                  .a = of(rows),
-                  .b = weights.gate_up->weight(),
-                  .b_transposed = true,
-                  .bias = once_over(ctx, Axis::y, weights.gate_up_bias)};
-  });
+  multiply(ctx, *pass.path, {&Weights::gate_up, &Weights::gate_up_bias, Axis::y}, gate_up, rows);
   sum_over(ctx, gate_up, Axis::y, Cut::same, {});
   return gate_up;
 }
@@ -319,15 +342,9 @@ void Experts::compute(const Context& ctx, const Chunk& inp, Pass& pass) const {
   const bool reads = reads_activated();
   const Tensor results =
       reads ? ctx.empty(m, rows.cols(), ctx.dtype) : ctx.zeros(m, rows.cols(), ctx.dtype);
-  if (m > 0 && reads) {
-    for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
-      return Matmul{.out = of(results),
-                    .a = weights.down->columns_read(of(pass.activated)),
-                    .b = weights.down->weight(),
-                    .b_transposed = true,
-                    .bias = once_over(ctx, Axis::x, weights.down_bias)};
-    });
-  }
+  if (m > 0 && reads)
+    multiply(ctx, *pass.path, {&Weights::down, &Weights::down_bias, Axis::x}, results,
+             pass.activated);
   pass.results = pass.path->back(results);
 }
 

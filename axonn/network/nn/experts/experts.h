@@ -112,6 +112,15 @@ class Experts {
   template <typename Make>
   void for_experts(const Context& ctx, const ExpertPath& path, const Make& make) const;
 
+  /// One of an expert's matrices, its bias, and the axis over which the product is summed.
+  struct Matrix {
+    const Parameter* Weights::*weight;
+    const Parameter* Weights::*bias;
+    Axis summed;
+  };
+  void multiply(const Context& ctx, const ExpertPath& path, const Matrix& matrix, const Tensor& out,
+                const Tensor& inp) const;
+
   Options options_;
   const Parameter* gate_;
   const Parameter *logit_bias_ = nullptr, *factors_ = nullptr;

@@ -3,10 +3,11 @@
 #include <cstdint>
 #include <string_view>
 
+#include <omp.h>
 #include <oneapi/dnnl/dnnl.hpp>
 
-/// Functions that differ between oneDNN 2 and 3: nothing else knows the version. Each one is a
-/// template of the library's type, which makes the branch of the other version compile.
+/// What differs between oneDNN 2 and 3: nothing else knows the version. Each function is a template
+/// of the library's type, which makes the branch of the other version compile.
 namespace axonn::onednn {
 
 /// The operands of out = src · weights + bias; bias may be null.
@@ -97,5 +98,21 @@ MatrixLayout layout_of(const Desc& desc) {
     return {dims[0], dims[1], strides[0], strides[1], desc.get_data_type()};
   }
 }
+
+/// Makes oneDNN use one thread for calls from the current thread while this object exists. oneDNN
+/// plans some primitives for as many threads as OpenMP has when they are made. Others (those of
+/// AVX2, and bf16 without bf16 instructions) ask OpenMP when they run: in a parallel region of one
+/// thread, which does not count as parallel, they would start threads of their own, and their sums
+/// would depend on the number of threads.
+class OneThread {
+ public:
+  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
 
 }  // namespace axonn::onednn

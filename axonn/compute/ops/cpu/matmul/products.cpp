@@ -339,22 +339,6 @@ class Primitive {
   std::vector<Arguments> arguments_;  // by thread; none if rows are `any`
 };
 
-/// Makes oneDNN use one thread for calls from the current thread while this object exists. oneDNN
-/// plans some primitives for as many threads as OpenMP has when they are made. Others (those of
-/// AVX2, and bf16 without bf16 instructions) ask OpenMP when they run: in a parallel region of one
-/// thread, which does not count as parallel, they would start threads of their own, and their sums
-/// would depend on the number of threads.
-class OneThread {
- public:
-  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  ~OneThread() { omp_set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_;
-};
-
 /// A product with K = 0: out is the bias plus, if it accumulates, the old out.
 template <typename Out, typename Bias>
 void add_nothing(const Matmul& args) {
@@ -435,7 +419,7 @@ struct Products::State {
   void make_primitive(const Matmul& product, const Job& job) {
     const Key key = key_of(product, job);
     if (made.contains(key)) return;
-    const OneThread one;
+    const onednn::OneThread one;
     made.try_emplace(key, product, *job.plan, job.rows, engine, threads);
   }
 
@@ -497,7 +481,7 @@ struct Products::State {
     std::exception_ptr failure;  // an exception must not leave the parallel region
 #pragma omp parallel num_threads(used)
     {
-      const OneThread one;
+      const onednn::OneThread one;
 #pragma omp for schedule(dynamic, chunk)
       for (std::int64_t task = 0; task < tasks; ++task) {
         try {
@@ -554,6 +538,24 @@ void Products::run(std::span<const Matmul> all) {
     fail(Where::here(), "matmul: oneDNN refused ", jobs.size(), " products, the first with out ",
          jobs[0].args.out, ", a ", jobs[0].args.a, ", b ", jobs[0].args.b, ": ", error.what());
   }
+}
+
+bool Products::reads_codes(const QuantizedMatmul& args) const {
+  const MatmulShape of_values{.M = args.out.rows,
+                              .N = args.out.cols,
+                              .K = args.a.cols,
+                              .b_transposed = true,
+                              .bias = args.bias.data != nullptr,
+                              .type = args.a.dtype,
+                              .out_type = args.out.dtype};
+  return cpu_reads_codes(args) &&
+         (state_->invariant(of_values) || !state_->chosen.contains(of_values));
+}
+
+void Products::run(const QuantizedMatmul& args) {
+  check_quantized_matmul(args);
+  if (args.out.count() == 0) return;
+  rows_matmul(args, state_->order, state_->threads);
 }
 
 std::string Products::library() {

@@ -34,6 +34,11 @@ class Products {
   /// one. Does not check shapes and types.
   void run(std::span<const Matmul> all);
 
+  /// As Backend::reads_codes(): false, too, for a shape for which set_way() chose oneDNN.
+  bool reads_codes(const QuantizedMatmul& args) const;
+  /// Throws if shapes or types do not fit QuantizedMatmul's description.
+  void run(const QuantizedMatmul& args);
+
   /// With SumOrder::invariant, products whose b is stored (N, K) and whose a is not transposed are
   /// computed by rows_matmul(), however many rows they have.
   void set_order(SumOrder order);

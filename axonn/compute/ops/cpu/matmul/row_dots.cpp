@@ -1,23 +1,27 @@
 #include "axonn/compute/ops/cpu/matmul/row_dots.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "axonn/compute/ops/cpu/launch.h"
 #include "axonn/compute/tensor/address.h"
+#include "axonn/compute/tensor/quantization.h"
 
 namespace axonn::cpu {
 
 namespace {
 
-/// Up to about this many rows these kernels are faster than oneDNN on GPT-2's products, in either
-/// type; at 64 rows it depends on the product.
-constexpr std::int64_t kFewRows = 48;
-
 /// Up to this many rows, reading the matrix takes most of the time, so it is read row after row.
 constexpr std::int64_t kStreamed = 2;
+bool streams(std::int64_t rows, SumOrder order) {
+  return rows <= kStreamed && order == SumOrder::fastest;
+}
 
 /// Columns of the result that a thread computes at a time.
 constexpr std::int64_t kColumns = 64;
+
+/// Of a matrix of codes, rows whose values a thread has in its cache at a time: those of a tile.
+constexpr std::int64_t kCodedColumns = detail::kDotCols;
 
 /// Rows that a thread computes at a time: of K elements, they stay in the L2 cache.
 std::int64_t rows_at_once(const Matmul& args) {
@@ -26,20 +30,61 @@ std::int64_t rows_at_once(const Matmul& args) {
   return std::clamp(kBytes / row / kFewest * kFewest, kFewest, kMost);
 }
 
+/// Writes the sums of some columns of out, from `begin` on.
+template <typename T, typename Out>
+auto writer(const View& out, const View& bias, bool accumulate, std::int64_t begin) {
+  const T* const added = bias.data ? address<T>(bias) + begin : nullptr;
+  return [&out, accumulate, begin, added](std::int64_t row, std::int64_t col, float sum) {
+    Out& to = address<Out>(out, row)[begin + col];
+    if (added) sum += get(added[col]);
+    put(to, accumulate ? sum + get(to) : sum);
+  };
+}
+
 template <typename T, typename Out>
 void columns(const Matmul& args, SumOrder order, std::int64_t begin, std::int64_t count) {
-  const T* const bias = args.bias.data ? address<T>(args.bias) + begin : nullptr;
-  const auto write = [&](std::int64_t row, std::int64_t col, float sum) {
-    Out& out = address<Out>(args.out, row)[begin + col];
-    if (bias) sum += get(bias[col]);
-    put(out, args.accumulate ? sum + get(out) : sum);
-  };
+  const auto write = writer<T, Out>(args.out, args.bias, args.accumulate, begin);
   const RowPairs<T> rows{address<T>(args.a), args.a.stride, address<T>(args.b, begin),
                          args.b.stride, args.a.cols};
-  if (args.out.rows <= kStreamed && order == SumOrder::fastest)
-    stream_dots(rows, args.out.rows, count, write);
+  const auto row_of = [&](std::int64_t col) { return PlainRow<T>{rows.b + col * rows.b_row}; };
+  if (streams(args.out.rows, order))
+    stream_dots(rows, args.out.rows, count, row_of, write);
   else
     row_dots(rows, args.out.rows, count, write);
+}
+
+HostScratch& scratch_of_thread() {
+  static thread_local HostScratch scratch;
+  return scratch;
+}
+
+/// Columns of out from `begin` on. The values of a few rows of b at a time are made in memory that
+/// stays in cache; those of q8_0 for one or two rows of a in registers.
+template <Quantization kind, typename T, typename Out>
+void columns_of_codes(const QuantizedMatmul& args, SumOrder order, std::int64_t begin,
+                      std::int64_t end) {
+  const QuantizedForm form = args.form;
+  const std::int64_t K = args.a.cols, rows = args.out.rows;
+  const std::uint8_t* const first = address<const std::uint8_t>(args.records);
+  const auto records_of = [&](std::int64_t row) { return first + form.bytes(row * K); };
+  if constexpr (kind == Quantization::q8_0 && !std::is_same_v<T, f16>)
+    if (streams(rows, order) && form.unit == Q8Row<T>::kUnit) {
+      const RowPairs<T> of{address<T>(args.a), args.a.stride, nullptr, 0, K};
+      return stream_dots(
+          of, rows, end - begin,
+          [&](std::int64_t col) { return Q8Row<T>{records_of(begin + col)}; },
+          writer<T, Out>(args.out, args.bias, false, begin));
+    }
+  T* const values = scratch_of_thread().take<T>(kCodedColumns * K);
+  for (std::int64_t count; begin < end; begin += count) {
+    count = std::min(kCodedColumns, end - begin);
+    dequantize<kind>(form.unit, records_of(begin), count * K / form.unit, values);
+    const Matmul part{.out = args.out.col_range(begin, count),
+                      .a = args.a,
+                      .b = {values, args.a.dtype, count, K, K},
+                      .bias = args.bias.data ? args.bias.col_range(begin, count) : View{}};
+    columns<T, Out>(part, order, 0, count);
+  }
 }
 
 }  // namespace
@@ -71,6 +116,21 @@ void rows_matmul(const Matmul& args, SumOrder order, int threads) {
   const int used = args.b.count() < kParallelElements && has_few_rows(shape_of(args)) ? 1 : threads;
 #pragma omp parallel for num_threads(used) schedule(static)
   for (std::int64_t strip = 0; strip < strips; ++strip) rows_strip(args, order, strip);
+}
+
+void rows_matmul(const QuantizedMatmul& args, SumOrder order, int threads) {
+  const std::int64_t strips = (args.out.cols + kColumns - 1) / kColumns;
+  const int used = args.out.cols * args.a.cols < kParallelElements ? 1 : threads;
+#pragma omp parallel for num_threads(used) schedule(static)
+  for (std::int64_t strip = 0; strip < strips; ++strip)
+    with_quantization(args.form.kind, [&](auto kind) {
+      with_type(args.a.dtype, [&]<typename T>(T) {
+        const auto run = args.out.dtype == args.a.dtype ? columns_of_codes<kind(), T, T>
+                                                        : columns_of_codes<kind(), T, float>;
+        const std::int64_t begin = strip * kColumns;
+        run(args, order, begin, std::min(begin + kColumns, args.out.cols));
+      });
+    });
 }
 
 }  // namespace axonn::cpu

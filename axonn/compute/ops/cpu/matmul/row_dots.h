@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "axonn/compute/ops/backend.h"
+#include "axonn/compute/ops/cpu/matmul/coded_rows.h"
 #include "axonn/compute/ops/cpu/registers.h"
 
 namespace axonn::cpu {
@@ -154,20 +155,19 @@ void dot_columns(RowPairs<T> at, std::int64_t rows, std::int64_t col, const Writ
 /// ARM with registers of 128 bits two rows' sums of more chains would not fit in registers.
 constexpr int kChains = kArm64 && Lanes::kRegisters == 4 ? 2 : 4;
 
-/// Calls write(r, dot product) for Rows rows of a and one row of b.
-template <int Rows, typename T, typename Write>
-void stream_tile(const RowPairs<T>& at, const Write& write) {
-  constexpr int kFull = kLaneCount<T>, kBytesAhead = 4096;
+/// Calls write(r, dot product) for Rows rows of a and one row of b, a PlainRow or a Q8Row.
+template <int Rows, typename T, typename Row, typename Write>
+void stream_tile(const RowPairs<T>& at, const Row& b, const Write& write) {
+  constexpr int kFull = kLaneCount<T>, kEach = kFull / Lanes::kRegisters;
+  using Vector = Floats::Unaligned;
   Lanes sums[Rows][kChains] = {};
-  const auto add = [&](int chain, const T* a, std::int64_t a_row, const T* b)
-      __attribute__((always_inline)) {
-    using Vector = Floats::Unaligned;
-    constexpr int kEach = kFull / Lanes::kRegisters;
+  const auto add = [&](int chain, std::int64_t k, int offset) __attribute__((always_inline)) {
     Lanes::for_each([&](int i) __attribute__((always_inline)) {
-      const Floats::Register right = *reinterpret_cast<const Vector*>(b + i * kEach);
+      const Floats::Register right = b.get(k, offset + i * kEach);
 #pragma GCC unroll 4
       for (int r = 0; r < Rows; ++r) {
-        const Floats::Register left = *reinterpret_cast<const Vector*>(a + r * a_row + i * kEach);
+        const T* const a = at.a + r * at.a_row + k + offset + i * kEach;
+        const Floats::Register left = *reinterpret_cast<const Vector*>(a);
         add_to_register<T>(sums[r][chain].r[i], left, right);
       }
     });
@@ -176,17 +176,27 @@ void stream_tile(const RowPairs<T>& at, const Write& write) {
   for (; k + kChains * kFull <= at.K; k += kChains * kFull)
 #pragma GCC unroll 4
     for (int chain = 0; chain < kChains; ++chain) {
-      const T* const b = at.b + k + chain * kFull;
-      __builtin_prefetch(reinterpret_cast<const char*>(b) + kBytesAhead);
-      add(chain, at.a + k + chain * kFull, at.a_row, b);
+      b.prefetch(k, chain * kFull);
+      add(chain, k, chain * kFull);
     }
 #pragma GCC unroll 4
-  for (int chain = 0; chain < kChains; ++chain, k += kFull) {
-    if (k >= at.K) break;
-    const int count = static_cast<int>(std::min<std::int64_t>(kFull, at.K - k));
-    Lanes a[Rows], b = load_lanes(at.b + k, count);
-    for (int r = 0; r < Rows; ++r) a[r] = load_lanes(at.a + r * at.a_row + k, count);
-    add(chain, reinterpret_cast<const T*>(a), kFull, reinterpret_cast<const T*>(&b));
+  for (int chain = 0; chain < kChains; ++chain) {
+    const std::int64_t at_chain = k + chain * kFull;
+    if (at_chain >= at.K) break;
+    if (at_chain + kFull <= at.K) {
+      add(chain, k, chain * kFull);
+      continue;
+    }
+    if constexpr (std::is_same_v<Row, PlainRow<T>>) {  // of a Q8Row all vectors are whole
+      const int count = static_cast<int>(at.K - at_chain);
+      const Lanes right = load_lanes(b.values + at_chain, count);
+      for (int r = 0; r < Rows; ++r) {
+        const Lanes left = load_lanes(at.a + r * at.a_row + at_chain, count);
+        Lanes::for_each([&](int i) __attribute__((always_inline)) {
+          add_to_register<T>(sums[r][chain].r[i], left.r[i], right.r[i]);
+        });
+      }
+    }
   }
 #pragma GCC unroll 4
   for (int r = 0; r < Rows; ++r) {
@@ -204,15 +214,17 @@ void stream_tile(const RowPairs<T>& at, const Write& write) {
 }  // namespace detail
 
 /// Like row_dots() below, for one or two rows of a: reads b row after row, at the full memory
-/// bandwidth; reading four rows at a time gets half of it. Sums are in another order.
-template <typename T, typename Write>
-void stream_dots(RowPairs<T> of, std::int64_t rows, std::int64_t cols, const Write& write) {
-  for (std::int64_t col = 0; col < cols; ++col, of.b += of.b_row) {
+/// bandwidth; reading four rows at a time gets half of it. Sums are in another order. row_of(c) is
+/// row c of b, a PlainRow or a Q8Row.
+template <typename T, typename RowOf, typename Write>
+void stream_dots(const RowPairs<T>& of, std::int64_t rows, std::int64_t cols, const RowOf& row_of,
+                 const Write& write) {
+  for (std::int64_t col = 0; col < cols; ++col) {
     const auto tile = [&](int r, float sum) { write(r, col, sum); };
     if (rows == 1)
-      detail::stream_tile<1>(of, tile);
+      detail::stream_tile<1>(of, row_of(col), tile);
     else
-      detail::stream_tile<2>(of, tile);
+      detail::stream_tile<2>(of, row_of(col), tile);
   }
 }
 
@@ -245,7 +257,12 @@ enum class SumOrder : std::uint8_t {
 /// Bound by memory, N · K elements of b, up to about 8 rows; by arithmetic for more.
 void rows_matmul(const Matmul& args, SumOrder order, int threads);
 
-/// The parts of such a product that rows_strip() computes, each on one thread.
+/// The same of a matrix b that is kept as codes: each thread makes the values of a few rows of b at
+/// a time, in its cache. The bits are those of the values' product. Bound by memory, the bytes of
+/// the records, for one or two rows of q8_0.
+void rows_matmul(const QuantizedMatmul& args, SumOrder order, int threads);
+
+/// The parts of a product of values that rows_strip() computes, each on one thread.
 std::int64_t rows_strips(const Matmul& args);
 void rows_strip(const Matmul& args, SumOrder order, std::int64_t strip);
 

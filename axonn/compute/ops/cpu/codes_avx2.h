@@ -1,0 +1,50 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include <immintrin.h>
+
+#include "axonn/compute/ops/cpu/floats.h"
+
+// Registers of floats from codes by AVX2 and F16C; codes_portable.h describes the functions.
+
+namespace axonn::cpu {
+
+namespace detail {
+
+[[gnu::always_inline]] inline Registers::Register from_bytes(const std::uint8_t* codes) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes));
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+}
+
+[[gnu::always_inline]] inline void pairs_from_bytes(const std::uint8_t* codes,
+                                                    Registers::Register& even,
+                                                    Registers::Register& odd) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+  const __m256i pairs = _mm256_cvtepi16_epi32(bytes);
+  even = _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(pairs, 24), 24));
+  odd = _mm256_cvtepi32_ps(_mm256_srai_epi32(pairs, 8));
+}
+
+[[gnu::always_inline]] inline Registers::Register from_half_bytes(
+    const std::uint8_t* codes, const std::array<float, 16>& values) {
+  std::int32_t word;
+  std::memcpy(&word, codes, sizeof word);
+  const __m256i shifts = _mm256_setr_epi32(4, 0, 12, 8, 20, 16, 28, 24),
+                all = _mm256_srlv_epi32(_mm256_set1_epi32(word), shifts);
+  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(_mm256_loadu_ps(values.data()), all),
+                          _mm256_permutevar8x32_ps(_mm256_loadu_ps(values.data() + 8), all),
+                          _mm256_castsi256_ps(_mm256_slli_epi32(all, 28)));
+}
+
+inline float from_f16(const std::uint8_t* bytes) {
+  std::uint16_t bits;
+  std::memcpy(&bits, bytes, sizeof bits);
+  return _cvtsh_ss(bits);
+}
+
+}  // namespace detail
+
+}  // namespace axonn::cpu

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include <immintrin.h>
+
+#include "axonn/compute/ops/cpu/floats.h"
+
+// Registers of floats from codes by AVX-512; codes_portable.h describes the functions. g++ 12 warns
+// of functions without a mask.
+
+namespace axonn::cpu {
+
+namespace detail {
+
+constexpr __mmask16 kAll16 = 0xffff;
+
+inline __m512 from_words(__m512i words) { return _mm512_maskz_cvtepi32_ps(kAll16, words); }
+
+[[gnu::always_inline]] inline Registers::Register from_bytes(const std::uint8_t* codes) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+  return from_words(_mm512_maskz_cvtepi8_epi32(kAll16, bytes));
+}
+
+[[gnu::always_inline]] inline void pairs_from_bytes(const std::uint8_t* codes,
+                                                    Registers::Register& even,
+                                                    Registers::Register& odd) {
+  using Words = std::int32_t __attribute__((vector_size(64), may_alias));
+  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
+  const auto pairs = reinterpret_cast<Words>(_mm512_maskz_cvtepi16_epi32(kAll16, bytes));
+  even = from_words(reinterpret_cast<__m512i>(pairs << 24 >> 24));
+  odd = from_words(reinterpret_cast<__m512i>(pairs >> 8));
+}
+
+[[gnu::always_inline]] inline Registers::Register from_half_bytes(
+    const std::uint8_t* codes, const std::array<float, 16>& values) {
+  using Pairs = std::uint64_t __attribute__((vector_size(64), may_alias));  // two words a byte
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes));
+  const auto pairs = reinterpret_cast<Pairs>(_mm512_maskz_cvtepu8_epi64(0xff, bytes));
+  return _mm512_maskz_permutexvar_ps(kAll16, reinterpret_cast<__m512i>(pairs >> 4 | pairs << 32),
+                                     _mm512_loadu_ps(values.data()));
+}
+
+inline float from_f16(const std::uint8_t* bytes) {
+  std::uint16_t bits;
+  std::memcpy(&bits, bytes, sizeof bits);
+  return _cvtsh_ss(bits);
+}
+
+}  // namespace detail
+
+}  // namespace axonn::cpu
