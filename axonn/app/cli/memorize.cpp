@@ -38,8 +38,8 @@
 #include "axonn/use/memorize/near_recite.h"
 #include "axonn/use/memorize/origin.h"
 #include "axonn/use/memorize/recite.h"
-#include "axonn/use/memorize/report_json.h"
-#include "axonn/use/memorize/report_text.h"
+#include "axonn/use/memorize/report/json.h"
+#include "axonn/use/memorize/report/text.h"
 #include "axonn/use/memorize/study.h"
 #include "axonn/use/memorize/study_plan.h"
 

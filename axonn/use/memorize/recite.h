@@ -11,7 +11,7 @@
 #include "axonn/use/memorize/audit_part.h"
 #include "axonn/use/memorize/documents.h"
 #include "axonn/use/memorize/near.h"
-#include "axonn/use/memorize/report.h"
+#include "axonn/use/memorize/report/report.h"
 
 namespace axonn {
 

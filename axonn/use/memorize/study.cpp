@@ -32,7 +32,7 @@
 #include "axonn/use/memorize/origin.h"
 #include "axonn/use/memorize/recite.h"
 #include "axonn/use/memorize/references.h"
-#include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/report/json.h"
 #include "axonn/use/memorize/study_plan.h"
 
 namespace axonn {

@@ -12,7 +12,7 @@
 #include "axonn/network/model/counts.h"
 #include "axonn/run/config/config_options.h"
 #include "axonn/use/memorize/arms.h"
-#include "axonn/use/memorize/report.h"
+#include "axonn/use/memorize/report/report.h"
 
 namespace axonn {
 

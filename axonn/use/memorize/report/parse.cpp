@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/foundation/base/check.h"
-#include "axonn/use/memorize/report_fields.h"
-#include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/report/fields.h"
+#include "axonn/use/memorize/report/json.h"
 
 namespace axonn {
 

@@ -1,4 +1,4 @@
-// Tests the script of the memorization report (axonn/use/memorize/page.js) without a browser:
+// Tests the script of the memorization report (axonn/use/memorize/report/page.js) without a browser:
 // node page_script_test.js FOLDER, with the pages that page_test.cpp wrote to FOLDER.
 "use strict";
 
@@ -8,7 +8,7 @@ const path = require("node:path");
 const test = require("node:test");
 const vm = require("node:vm");
 
-const {Node} = require("../../support/page_node.js");
+const {Node} = require("../../../support/page_node.js");
 
 // Runs the scripts of a page. Returns the elements of the page by id, and the scripts' functions.
 function open(page) {

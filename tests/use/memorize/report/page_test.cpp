@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/foundation/base/files.h"
-#include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/report/json.h"
 
 #include "tests/support/build_paths.h"
 #include "tests/support/temporary_path.h"
-#include "tests/use/memorize/made_up_report.h"
+#include "tests/use/memorize/report/made_up_report.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -183,7 +183,7 @@ TEST(Page, TheScriptDrawsTheReport) {
   for (const auto& [name, report] : pages)
     write_file_atomically(folder / (std::string(name) + ".html"), html_page(report));
   const std::string command = "node " + test::source_folder() +
-                              "/tests/use/memorize/page_script_test.js '" + (folder / "") +
+                              "/tests/use/memorize/report/page_script_test.js '" + (folder / "") +
                               "' 2>&1";
   EXPECT_EQ(std::system(command.c_str()), 0);
 }

@@ -1,4 +1,4 @@
-#include "axonn/use/memorize/report_text.h"
+#include "axonn/use/memorize/report/text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@
 
 #include "axonn/foundation/base/log.h"
 #include "axonn/foundation/base/utf8.h"
-#include "axonn/use/memorize/text_table.h"
+#include "axonn/use/memorize/report/text_table.h"
 
 namespace axonn {
 

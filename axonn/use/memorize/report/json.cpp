@@ -1,4 +1,4 @@
-#include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/report/json.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,8 +11,8 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/use/memorize/curve.h"
-#include "axonn/use/memorize/report_fields.h"
-#include "axonn/use/memorize/report_text.h"
+#include "axonn/use/memorize/report/fields.h"
+#include "axonn/use/memorize/report/text.h"
 
 namespace axonn {
 

@@ -1,4 +1,4 @@
-#include "axonn/use/memorize/report_text.h"
+#include "axonn/use/memorize/report/text.h"
 
 #include <sstream>
 
@@ -6,7 +6,7 @@
 
 #include "axonn/foundation/base/utf8.h"
 
-#include "tests/use/memorize/made_up_report.h"
+#include "tests/use/memorize/report/made_up_report.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

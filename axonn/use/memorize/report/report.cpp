@@ -1,4 +1,4 @@
-#include "axonn/use/memorize/report.h"
+#include "axonn/use/memorize/report/report.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/report/json.h"
 
 #include <cmath>
 
@@ -7,7 +7,7 @@
 
 #include "axonn/foundation/base/check.h"
 
-#include "tests/use/memorize/made_up_report.h"
+#include "tests/use/memorize/report/made_up_report.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

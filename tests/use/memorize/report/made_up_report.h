@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "axonn/use/memorize/report.h"
+#include "axonn/use/memorize/report/report.h"
 
 namespace axonn::testing_support {
 
