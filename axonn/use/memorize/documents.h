@@ -110,8 +110,8 @@ struct InjectionPlan {
 
 /// Plans the sequences after the warm-up: for each, the document injected there, or -1 for other
 /// text. Document d occurs epochs[d] times, at positions drawn with the seed: one in each of
-/// epochs[d] equal parts of the steps. All injected sequences are then spaced evenly in the order of
-/// these, which shifts each by less than the share 1 / (mean of epochs[d] above 0) of the steps.
+/// epochs[d] equal parts of the steps. All injected sequences are then spaced evenly in the order
+/// of these, which shifts each by less than 1 / (mean of epochs[d] above 0) of the steps.
 /// Throws UsageError if they do not fit; the message says how many steps are needed.
 std::vector<std::int32_t> injections(const InjectionPlan& plan,
                                      std::span<const std::int64_t> epochs);

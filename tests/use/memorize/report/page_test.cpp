@@ -89,9 +89,10 @@ TEST(Page, HoldsTheReportAsJson) {
   for (const MemorizationReport& report :
        {small_study(), small_audit(), recorded_audit(), evil_report()}) {
     json shown = report_in(html_page(report)), all = json::parse(to_json(report));
-    for (const char* key : {"title", "model", "notes", "headline", "groups", "suffix_tokens",
-                            "prompt_lengths", "variants", "summary", "extraction", "near",
-                            "exposure", "capacity", "matched", "membership", "origin"})
+    for (const char* key :
+         {"title", "model", "notes", "headline", "groups", "suffix_tokens", "prompt_lengths",
+          "variants", "summary", "extraction", "near", "exposure", "capacity", "matched",
+          "membership", "references", "influences", "against_reference", "origin"})
       EXPECT_EQ(shown.at(key), all.at(key)) << key;
     for (std::size_t i = 0; i < report.runs.size(); ++i) {
       json run = all.at("runs").at(i);
@@ -179,7 +180,7 @@ TEST(Page, TheScriptDrawsTheReport) {
       {"arms", arms_study()},         {"large", large_audit()},
       {"huge", large_audit(700)},     {"empty", empty},
       {"recorded", recorded_audit()}, {"swept", swept_audit()},
-      {"suffixes", suffixes_audit()}};
+      {"suffixes", suffixes_audit()}, {"beside", audit_with_reference()}};
   for (const auto& [name, report] : pages)
     write_file_atomically(folder / (std::string(name) + ".html"), html_page(report));
   const std::string command = "node " + test::source_folder() +
