@@ -9,7 +9,7 @@ import zlib
 
 import numpy as np
 
-from program import RunTest, axonn, main
+from program import RunTest, axonn, main, mpirun
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
 from axonn import checkpoint as reader  # noqa: E402
@@ -203,6 +203,24 @@ def auc(members, others):
                                     + of_others.var(ddof=1) / len(others))
 
 
+def kolmogorov_smirnov(one, other):
+    """The distance of two samples of equal size without ties, and the share of the orders of both in
+    which it is as large."""
+    n = len(one)
+    place = [np.searchsorted(np.sort(of), np.sort(np.concatenate([one, other])), "right")
+             for of in (one, other)]
+    most = abs(place[0] - place[1]).max()
+    paths = {0: 1}  # nearer ones, by how many more of the first sample than of the other
+    for _ in range(2 * n):
+        after = {}
+        for ahead, count in paths.items():
+            for step in (-1, 1):
+                if abs(ahead + step) < most:
+                    after[ahead + step] = after.get(ahead + step, 0) + count
+        paths = after
+    return most / n, 1 - paths.get(0, 0) / math.comb(2 * n, n)
+
+
 def wilson(k, n, z=1.959963984540054):
     centre, half = k / n + z * z / (2 * n), z * math.sqrt(k / n * (1 - k / n) / n
                                                           + z * z / (4 * n * n))
@@ -215,12 +233,12 @@ class Memorization(RunTest):
         with open(self.path(name)) as file:
             return [json.loads(line)["text"] for line in file]
 
-    def audit(self, run, grid, *more, policies=";".join(POLICIES), suffix=SUFFIX):
+    def audit(self, run, grid, *more, policies=";".join(POLICIES), suffix=SUFFIX, processes=0):
         out = self.path(f"audit-{grid}.json")
         axonn("memorize", "--audit", "--model", os.path.join(run, "checkpoints"), "--documents",
               self.path("records.jsonl"), "--control", self.path("control.jsonl"), "--suffix",
               suffix, "--seq-len", 193, "--policies", policies, "--json", out,
-              "--grid", grid, *more)
+              "--grid", grid, *more, processes=processes)
         with open(out) as file:
             return json.load(file)
 
@@ -337,6 +355,23 @@ class Memorization(RunTest):
             self.assertGreaterEqual(high, got["score_windows"] - 1e-9)
             self.assertNotIn("score_lira_online", got)
         self.assertEqual([one["score"] for one in report["membership"]][-2:], ["ratio", "windows"])
+        self.check_distances(report)
+
+    def check_distances(self, report):
+        """Of the losses of a group's documents under the model and under the reference."""
+        groups = [group["name"] for group in report["groups"]]
+        self.assertEqual([row["group"] for row in report["against_reference"]], groups)
+        for row in report["against_reference"]:
+            both = [[-got["score_loss"], got["score_ratio"] - got["score_loss"]]
+                    for got in report["runs"][0]["recitations"]
+                    if groups[got["group"]] == row["group"]]
+            own, theirs = np.array(both).T
+            self.assertEqual(row["documents"], len(own))
+            self.assertAlmostEqual(row["loss"], own.mean(), delta=1e-6)
+            self.assertAlmostEqual(row["reference_loss"], theirs.mean(), delta=1e-6)
+            distance, p = kolmogorov_smirnov(own, theirs)
+            self.assertAlmostEqual(row["ks_distance"], distance, delta=1e-9)
+            self.assertAlmostEqual(row["ks_p"], p, delta=1e-9)
 
     def check_near(self, report, texts, weights):
         compared = 0
@@ -509,6 +544,8 @@ class Memorization(RunTest):
                                  policies="t=0.7,k=16", suffix=NEAR_SUFFIX)
                 self.check_near(few, texts[:4] + control[:4], weights)
                 self.check_sweep(run, grid, texts[:4] + control[:4], weights)
+        if mpirun():
+            self.check_documents(self.audit(run, "1,1,2,1", processes=2), documents)
 
 
 if __name__ == "__main__":

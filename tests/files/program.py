@@ -27,9 +27,19 @@ lr = 1e-2
 """
 
 
-def axonn(*arguments, code=0):
-    """Runs a command; returns its standard output, or its error messages if code is not 0."""
-    done = subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True)
+def mpirun():
+    """The launcher of the build's MPI; None: it has none."""
+    found = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(PROGRAM))), "tests",
+                         "mpirun")
+    return found if os.path.exists(found) else None
+
+
+def axonn(*arguments, code=0, processes=0):
+    """Runs a command, with so many processes under MPI; returns its standard output, or its error
+    messages if code is not 0."""
+    launcher = [mpirun(), "-np", str(processes)] if processes else []
+    done = subprocess.run([*launcher, PROGRAM, *map(str, arguments)], capture_output=True,
+                          text=True)
     if done.returncode != code:
         raise AssertionError(
             f"axonn {arguments}: exit {done.returncode}\n{done.stdout}{done.stderr}")

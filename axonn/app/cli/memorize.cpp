@@ -38,8 +38,8 @@
 #include "axonn/use/memorize/near_recite.h"
 #include "axonn/use/memorize/origin.h"
 #include "axonn/use/memorize/recite.h"
-#include "axonn/use/memorize/report_json.h"
-#include "axonn/use/memorize/report_text.h"
+#include "axonn/use/memorize/report/json.h"
+#include "axonn/use/memorize/report/text.h"
 #include "axonn/use/memorize/study.h"
 #include "axonn/use/memorize/study_plan.h"
 
@@ -96,7 +96,7 @@ void add_near_flags(CLI::App& app, MemorizeFlags& flags) {
           CLI::IsMember(std::vector<std::string>(kTextDistances.begin(), kTextDistances.end())));
 }
 
-/// What is swept: places of prompts, numbers of samples and probabilities.
+/// What is swept: lengths and offsets of prompts, numbers of samples and probabilities.
 void add_sweep_flags(CLI::App& app, MemorizeFlags& flags) {
   app.add_option("--prompt-lengths", flags.prompts,
                  "lengths of prompts in tokens, in addition to all tokens before the suffix")
@@ -290,6 +290,24 @@ void resume_audit(const std::string& path, const std::string& audit, Communicato
             << " of " << path << "\n";
 }
 
+/// The line of what an audit counts at present.
+class AuditLine {
+ public:
+  explicit AuditLine(const ProgressTarget& target) : target_(target) {}
+
+  void operator()(const char* unit, std::int64_t done, std::int64_t of) {
+    if (unit_ != unit) line_.emplace(target_, "testing", unit);
+    unit_ = unit;
+    (*line_)(done, of);
+  }
+  void clear() { line_.reset(); }
+
+ private:
+  ProgressTarget target_;
+  std::optional<ProgressLine> line_;
+  std::string unit_;
+};
+
 /// Says in the report which model was asked, and where.
 void describe_audit(LoadedModel& model, const MemorizeFlags& flags, const std::string& command,
                     MemorizationReport& report) {
@@ -347,7 +365,7 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
                     kept = is_file_of_its_own(flags.json) ? flags.json + ".part"
                                                           : work.path() + "/recitations";
   with_model(config, [&](LoadedModel& loaded) {
-    ProgressLine line(loaded.progress(), "testing", "recitations");
+    AuditLine line(loaded.progress());
     ReciteOptions options = asked;
     options.progress = std::ref(line);
     const auto reference = load_beside(loaded, {.path = flags.reference, .key = "--reference"},

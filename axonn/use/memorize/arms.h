@@ -31,7 +31,7 @@ struct TrialDocuments {
   std::shared_ptr<const std::vector<StudyDocument>> all;
   std::int64_t tested = 0;
   std::vector<std::int64_t> group;  ///< of each tested document, the number of its arm
-  /// Of each tested document, the first of the documents that come in its place: its own number, or
+  /// Of each tested document, the first of the documents that come for it: its own number, or
   /// that of its first near-duplicate, behind which the others are.
   std::vector<std::int64_t> first_variant;
   std::vector<std::int64_t> original;  ///< of each of `all`, the tested document that it stands for
@@ -40,7 +40,7 @@ struct TrialDocuments {
 struct ArmOptions {
   std::uint64_t seed = 1;
   DocumentLimits limits = {};
-  bool by_name = true;  ///< whether generated documents depend on the arm's name, not its place
+  bool by_name = true;  ///< whether generated documents depend on the arm's name, not its index
 };
 
 /// Of each tested document, among which texts it is ranked.
@@ -54,7 +54,7 @@ TrialDocuments documents_of_arms(std::span<const BucketConfig> arms, const Found
                                  const Tokenizer& tokenizer, const ArmOptions& options);
 
 /// The document of each sequence after the warm-up, or -1: an index into TrialDocuments::all.
-/// Visit e of a document lies in the e-th of `times` equal parts of the arm's steps, at a place
+/// Visit e of a document lies in the e-th of `times` equal parts of the arm's steps, at a position
 /// drawn with seed, name of the arm, document and visit. If it is taken, others are drawn, and if
 /// none of 64 is free, it is the next free one. So a bucket that is added at the end moves no visit
 /// of the others. Throws UsageError if there is no room, with the remedy.
@@ -99,7 +99,7 @@ std::vector<StudyVariant> variants_of(const MemorizeConfig& memorize);
 /// of each reference.
 std::int64_t steps_of_trial(const Config& config, const MemorizeConfig& memorize);
 
-/// Near-duplicate `number` of a document: of each `every` tokens one, at a random place, is
+/// Near-duplicate `number` of a document: of each `every` tokens one, at a random position, is
 /// replaced by another token of the document, unless all are equal.
 StudyDocument near_duplicate(const StudyDocument& document, std::int64_t number, std::int64_t every,
                              std::uint64_t seed);

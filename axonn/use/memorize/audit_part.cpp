@@ -5,7 +5,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
-#include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/report/json.h"
 
 namespace axonn {
 

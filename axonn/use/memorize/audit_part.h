@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "axonn/use/memorize/report.h"
+#include "axonn/use/memorize/report/report.h"
 
 namespace axonn {
 
@@ -32,7 +32,7 @@ class AuditPart {
   /// Read one from the file.
   Recitation recitation(std::int64_t n) const;
   std::vector<double> values(std::int64_t n) const;
-  /// Writes recitations, of which the first has this place among all; forgets those known from it
+  /// Writes recitations, of which the first has this number among all; forgets those known from it
   /// on.
   void append(std::int64_t first, std::span<const Recitation> made);
   /// The same of values, which may be minus infinity.

@@ -20,9 +20,10 @@ constexpr const char* kMemorize = "memorize";
 
 void list_bucket(BucketConfig& bucket, OptionList& list) {
   list.section("memorize.bucket", "Documents of the memorization study");
-  list.add("name", &bucket.name,
-           {.help = "name in the report; the documents and their places depend on it, so that they "
-                    "stay as they are if other buckets change"});
+  list.add(
+      "name", &bucket.name,
+      {.help = "name in the report; the documents and their positions depend on it, so that they "
+               "stay as they are if other buckets change"});
   list.add("size", &bucket.size, {.help = "number of documents", .min = 1, .max = 1e6});
   list.add("times", &bucket.times,
            {.help = "how many times each document is learned; 0: never, as a control",
@@ -97,6 +98,10 @@ void list_measures(MemorizeConfig& memorize, OptionList& list) {
                     "on a random half of all documents; an even number from 4 on, or 0: none",
             .min = 0,
             .max = 10000});
+  list.add(
+      "references_apart", &memorize.references_apart,
+      {.help = "each rank trains references of its own, all by itself, instead of all ranks one "
+               "after the other; only on CPUs"});
   list.add("suffix_lengths", &memorize.suffix_lengths,
            {.help = "further lengths of suffixes; each prompt, also those of prompt_lengths and "
                     "offsets, is tested with each of them, too",
@@ -223,7 +228,7 @@ void validate_buckets(const Config& config, const MemorizeConfig& memorize) {
   controls_of(arms_of(config, memorize));
 }
 
-/// The numbers and places of extraction.
+/// The numbers and prompts of extraction.
 void validate_sweeps(const MemorizeConfig& memorize) {
   extraction_grid(memorize.n, memorize.p, "[memorize] n", "[memorize] p");
   if (!memorize.offsets.empty() && memorize.prompt_lengths.empty())
@@ -302,6 +307,10 @@ void validate_study(const Config& config, const MemorizeConfig& memorize) {
   if (memorize.references % 2 == 1 || memorize.references == 2)
     refuse("[memorize] references = ", memorize.references,
            ": each document is in half of them, and at least in two; set an even number from 4 on");
+  if (memorize.references_apart && config.parallelism.device != DeviceKind::cpu)
+    refuse(
+        "[memorize] references_apart: ranks would share the first GPU; set [parallelism] device ",
+        "= \"cpu\", or leave references_apart out");
   for (const BucketConfig& bucket : memorize.buckets)
     if (memorize.references > 0 && bucket.variants > 1)
       refuse("[memorize] references: documents of the control would have no near-duplicates, so ",
@@ -324,7 +333,7 @@ void validate_study(const Config& config, const MemorizeConfig& memorize) {
         "leave out [[stage]]");
   if (batch_stages(config.training).size() > 1 || config.lr_scheduler.counts_samples())
     refuse(
-        "[memorize] injects documents at counted places of equal steps; leave out [training] "
+        "[memorize] injects documents at counted sequences of equal steps; leave out [training] "
         "batch_ramp and batch_stages, and [lr_scheduler] warmup_samples, decay_samples and "
         "total_samples");
   if (config.training.epochs > 0)

@@ -60,6 +60,7 @@ struct MemorizeConfig {
   std::vector<double> p = {0.1, 0.5, 0.9, 0.999};
   std::vector<std::int64_t> offsets = {};         ///< tokens before each of prompt_lengths
   std::int64_t references = 0;                    ///< further trainings on halves of the documents
+  bool references_apart = false;                  ///< each rank trains others of them
   std::vector<std::int64_t> suffix_lengths = {};  ///< tokens to recite, besides suffix_tokens
 
   static constexpr const char* kStandardLoss = "standard";

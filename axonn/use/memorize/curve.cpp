@@ -8,7 +8,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
-#include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/report/json.h"
 
 namespace axonn {
 
@@ -16,32 +16,32 @@ namespace {
 
 std::string curve_file(const std::string& folder) { return folder + "/curve.jsonl"; }
 
-/// The point of a document at its place among those of the trial.
-struct PlacedDocument {
+/// The point of a document at its index among those of the trial.
+struct IndexedDocument {
   std::int64_t document, group;
-  std::size_t place;
+  std::size_t index;
 };
 
-std::vector<PlacedDocument> placed_documents(const RecitationRun& run) {
+std::vector<IndexedDocument> indexed_documents(const RecitationRun& run) {
   std::map<std::int64_t, std::int64_t> groups;  // by document
   for (const Recitation& r : run.recitations) groups.emplace(r.document, r.group);
-  std::vector<PlacedDocument> placed;
-  for (const auto& [document, group] : groups) placed.push_back({document, group, placed.size()});
+  std::vector<IndexedDocument> indexed;
+  for (const auto& [document, group] : groups) indexed.push_back({document, group, indexed.size()});
   for (const CurvePoint& point : run.curve)
-    AXONN_CHECK(point.loss.size() == placed.size() && point.exact.size() == placed.size() &&
-                    point.log10_p.size() == placed.size(),
+    AXONN_CHECK(point.loss.size() == indexed.size() && point.exact.size() == indexed.size() &&
+                    point.log10_p.size() == indexed.size(),
                 "curve of ", run.variant, ", trial ", run.trial, ": step ", point.step, " has ",
-                point.loss.size(), " documents, the test ", placed.size());
-  return placed;
+                point.loss.size(), " documents, the test ", indexed.size());
+  return indexed;
 }
 
 /// The mean loss of a group's documents.
-double mean_loss(const CurvePoint& point, const std::vector<PlacedDocument>& documents,
+double mean_loss(const CurvePoint& point, const std::vector<IndexedDocument>& documents,
                  std::int64_t group) {
   double sum = 0, count = 0;
-  for (const PlacedDocument& one : documents)
+  for (const IndexedDocument& one : documents)
     if (one.group == group) {
-      sum += point.loss[one.place];
+      sum += point.loss[one.index];
       ++count;
     }
   return sum / count;
@@ -49,7 +49,7 @@ double mean_loss(const CurvePoint& point, const std::vector<PlacedDocument>& doc
 
 /// control: at each point of the run, the mean loss of the control's documents.
 DocumentCurve document_curve(const MemorizationReport& report, const RecitationRun& run,
-                             const PlacedDocument& one, const std::vector<double>& control) {
+                             const IndexedDocument& one, const std::vector<double>& control) {
   const std::vector<std::int64_t>& came = report.exposures.at(one.document);
   DocumentCurve curve{.variant = run.variant,
                       .trial = run.trial,
@@ -61,12 +61,12 @@ DocumentCurve document_curve(const MemorizationReport& report, const RecitationR
   std::optional<double> gain;  // at the first measurement after the last exposure
   for (std::size_t i = 0; i < run.curve.size(); ++i) {
     const CurvePoint& point = run.curve[i];
-    const bool exact = point.exact[one.place];
+    const bool exact = point.exact[one.index];
     if (exact && !curve.first_learned) curve.first_learned = point.step;
     curve.forgotten += before && !exact;
     before = exact;
     if (point.step < curve.last_exposure) continue;
-    const double now = control[i] - point.loss[one.place];
+    const double now = control[i] - point.loss[one.index];
     if (!gain) gain = now;
     if (!curve.half_life && *gain > 0 && now <= *gain / 2)
       curve.half_life = point.step - curve.last_exposure;
@@ -109,7 +109,7 @@ std::vector<CurveCell> curve_cells(const MemorizationReport& report) {
   std::vector<CurveCell> cells;
   for (const RecitationRun& run : report.runs) {
     if (run.curve.empty()) continue;
-    const std::vector<PlacedDocument> documents = placed_documents(run);
+    const std::vector<IndexedDocument> documents = indexed_documents(run);
     for (const CurvePoint& point : run.curve)
       for (std::int64_t group = 0; group < std::ssize(report.groups); ++group) {
         CurveCell cell{.variant = run.variant,
@@ -118,10 +118,10 @@ std::vector<CurveCell> curve_cells(const MemorizationReport& report) {
                        .step = point.step,
                        .validation_loss = point.validation_loss};
         std::vector<double> log10_p;
-        for (const PlacedDocument& one : documents) {
+        for (const IndexedDocument& one : documents) {
           if (one.group != group) continue;
-          log10_p.push_back(point.log10_p[one.place]);
-          cell.exact_percent += point.exact[one.place] ? 100 : 0;
+          log10_p.push_back(point.log10_p[one.index]);
+          cell.exact_percent += point.exact[one.index] ? 100 : 0;
         }
         if (log10_p.empty()) continue;
         cell.documents = std::ssize(log10_p);
@@ -139,13 +139,13 @@ std::vector<DocumentCurve> document_curves(const MemorizationReport& report) {
   if (report.exposures.empty()) return curves;
   for (const RecitationRun& run : report.runs) {
     if (run.curve.empty()) continue;
-    const std::vector<PlacedDocument> documents = placed_documents(run);
+    const std::vector<IndexedDocument> documents = indexed_documents(run);
     std::map<std::int64_t, std::vector<double>> losses;  // by control
     for (const std::int64_t control : report.controls)
       if (const auto [at, is_new] = losses.try_emplace(control); is_new)
         for (const CurvePoint& point : run.curve)
           at->second.push_back(mean_loss(point, documents, control));
-    for (const PlacedDocument& one : documents)
+    for (const IndexedDocument& one : documents)
       if (!report.exposures.at(one.document).empty())
         curves.push_back(
             document_curve(report, run, one, losses.at(report.controls.at(one.group))));

@@ -246,11 +246,12 @@ InjectedSequences::InjectedSequences(std::unique_ptr<const Sequences> others,
   others_->read(0, sample);
   packed_ = !sample.starts.empty();
   const bool behind = std::ranges::any_of(offsets_, [](std::int64_t one) { return one > 0; });
-  AXONN_CHECK(!behind || (slots.replaces && !packed_),
-              "injected sequences: documents follow text only in its place, in joined documents");
+  AXONN_CHECK(
+      !behind || (slots.replaces && !packed_),
+      "injected sequences: documents follow text only if they replace it, in joined documents");
 }
 
-std::pair<std::int32_t, std::int64_t> InjectedSequences::place(std::int64_t n) const {
+std::pair<std::int32_t, std::int64_t> InjectedSequences::locate(std::int64_t n) const {
   AXONN_CHECK(n >= 0 && n < count(), "sequence ", n, " is out of range: there are ", count(),
               " sequences");
   if (n < first_) return {-1, n};
@@ -258,7 +259,7 @@ std::pair<std::int32_t, std::int64_t> InjectedSequences::place(std::int64_t n) c
 }
 
 void InjectedSequences::read(std::int64_t n, Sequence& to) const {
-  const auto [document, other] = place(n);
+  const auto [document, other] = locate(n);
   if (document < 0) return others_->read(other, to);
   const std::vector<std::int32_t>& tokens = (*documents_)[document].tokens;
   const std::int64_t offset = offset_of(document);
@@ -281,14 +282,14 @@ void InjectedSequences::read(std::int64_t n, Sequence& to) const {
 }
 
 Sequences::Size InjectedSequences::size(std::int64_t n) const {
-  const auto [document, other] = place(n);
+  const auto [document, other] = locate(n);
   if (document < 0) return others_->size(other);
   const std::int64_t inputs = std::ssize((*documents_)[document].tokens) - 1 + offset_of(document);
   return {inputs, inputs};
 }
 
 std::string InjectedSequences::where(std::int64_t n) const {
-  const auto [document, other] = place(n);
+  const auto [document, other] = locate(n);
   return document < 0 ? others_->where(other) : (*documents_)[document].name;
 }
 

@@ -109,9 +109,9 @@ struct InjectionPlan {
 };
 
 /// Plans the sequences after the warm-up: for each, the document injected there, or -1 for other
-/// text. Document d occurs epochs[d] times, at places drawn with the seed: one in each of epochs[d]
-/// equal parts of the steps. All injected sequences are then spaced evenly in the order of these
-/// places, which shifts each by less than the share 1 / (mean of epochs[d] above 0) of the steps.
+/// text. Document d occurs epochs[d] times, at positions drawn with the seed: one in each of
+/// epochs[d] equal parts of the steps. All injected sequences are then spaced evenly in the order
+/// of these, which shifts each by less than 1 / (mean of epochs[d] above 0) of the steps.
 /// Throws UsageError if they do not fit; the message says how many steps are needed.
 std::vector<std::int32_t> injections(const InjectionPlan& plan,
                                      std::span<const std::int64_t> epochs);
@@ -121,10 +121,10 @@ struct InjectedSlots {
   std::int64_t first = 0;                    ///< number of the first of them
   std::vector<std::int32_t> documents = {};  ///< the document injected in each, or -1
   /// Of each document the tokens of other text before it in its sequence; empty: 0. Needs
-  /// `replaces`, since that text is what the document takes the place of.
+  /// `replaces`, since that text is what the document replaces.
   std::vector<std::int64_t> offsets = {};
-  /// Whether a document takes the place of other text, so that all other text is the same without
-  /// it; if not, that text comes later.
+  /// Whether a document replaces other text, so that all other text is the same without it; if
+  /// not, that text comes later.
   bool replaces = false;
 };
 
@@ -146,7 +146,7 @@ class InjectedSequences : public Sequences {
 
  private:
   /// The document that sequence n holds, or -1 and the sequence's index among the others.
-  std::pair<std::int32_t, std::int64_t> place(std::int64_t n) const;
+  std::pair<std::int32_t, std::int64_t> locate(std::int64_t n) const;
 
   std::int64_t offset_of(std::int32_t document) const {
     return offsets_.empty() ? 0 : offsets_.at(document);

@@ -91,7 +91,7 @@ SuffixRecord suffix_record(std::span<const TargetRecord> suffix) {
     for (const TargetRecord& token : suffix) sum += token.log_q[policy];
     record.log10_p.push_back(sum / std::numbers::ln10);
   }
-  std::size_t greedy = 0, wrong_until = 0;  // the place after the last token that is not greedy
+  std::size_t greedy = 0, wrong_until = 0;  // the position after the last token that is not greedy
   for (std::size_t i = 0; i < suffix.size(); ++i)
     if (suffix[i].rank == 1)
       ++greedy;

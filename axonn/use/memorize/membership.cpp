@@ -124,6 +124,28 @@ double variance_of(std::span<const double> values) {
   return squares / static_cast<double>(values.size() - 1);
 }
 
+/// The chance that some point (i, j) of a random path to (n, m), by steps along i and along j, has
+/// |i m - j n| of at least `least`: that of a sorted sequence of both samples.
+double chance_to_reach(std::int64_t least, std::int64_t n, std::int64_t m) {
+  std::vector<double> row(m + 1);  // of i: the chance of the paths to (i, j)
+  for (std::int64_t i = 0; i <= n; ++i)
+    for (std::int64_t j = 0; j <= m; ++j) {
+      const auto from_i = static_cast<double>(i), from_j = static_cast<double>(j);
+      const double before =
+          i + j == 0 ? 0
+                     : (from_i * row[j] + (j > 0 ? from_j * row[j - 1] : 0)) / (from_i + from_j);
+      row[j] = std::abs(i * m - j * n) >= least ? 1 : before;
+    }
+  return row[m];
+}
+
+/// The same of many, by the distance times the root of n m / (n + m).
+double kolmogorov_limit(double scaled) {
+  double p = 0, sign = 2;
+  for (int k = 1; k <= 100; ++k, sign = -sign) p += sign * std::exp(-2. * k * k * scaled * scaled);
+  return scaled < 0.2 ? 1 : std::clamp(p, 0.0, 1.0);  // where the series needs many terms, p is 1
+}
+
 /// P(at least k of n) of a chance p each.
 double upper_tail(std::int64_t k, std::int64_t n, double p) {
   if (k <= 0 || p >= 1) return 1;
@@ -191,6 +213,27 @@ Separation separate(std::span<const double> members, std::span<const double> oth
 double conformal_p_value(double score, std::span<const double> controls) {
   const auto reach = controls.end() - std::ranges::lower_bound(controls, score);
   return static_cast<double>(1 + reach) / static_cast<double>(1 + std::ssize(controls));
+}
+
+SampleDistance sample_distance(std::vector<double> one, std::vector<double> other) {
+  AXONN_CHECK(!one.empty() && !other.empty(), "sample_distance: an empty sample");
+  std::ranges::sort(one);
+  std::ranges::sort(other);
+  // Of shares i / n and j / m the difference is |i m - j n| / (n m), in whole numbers.
+  const std::int64_t n = std::ssize(one), m = std::ssize(other);
+  std::int64_t most = 0;
+  for (std::int64_t i = 0, j = 0; i < n && j < m;) {
+    const double value = std::min(one[i], other[j]);
+    while (i < n && one[i] == value) ++i;
+    while (j < m && other[j] == value) ++j;
+    most = std::max(most, std::abs(i * m - j * n));
+  }
+  const double pairs = static_cast<double>(n) * static_cast<double>(m);
+  const SampleDistance found{.distance = static_cast<double>(most) / pairs};
+  return {.distance = found.distance,
+          .p = pairs > 1e8 ? kolmogorov_limit(found.distance *
+                                              std::sqrt(pairs / static_cast<double>(n + m)))
+                           : chance_to_reach(most, n, m)};
 }
 
 Interval clopper_pearson(std::int64_t found, std::int64_t count) {

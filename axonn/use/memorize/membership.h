@@ -62,6 +62,16 @@ Separation separate(std::span<const double> members, std::span<const double> oth
 /// ascend. Source: Vovk et al., "Algorithmic Learning in a Random World", 2005.
 double conformal_p_value(double score, std::span<const double> controls);
 
+/// Whether two samples could be of one distribution, by the largest difference of the shares below
+/// a value (two-sample Kolmogorov-Smirnov).
+struct SampleDistance {
+  double distance = 0;
+  double p = 1;  ///< chance of such a distance or more if they are; see sample_distance()
+};
+/// p is exact for samples without ties, and too large with ties; above 10^8 pairs it is that of
+/// Kolmogorov's limit. Throws Error if a sample is empty. Source: Hodges, Ark. Mat. 3, 1958.
+SampleDistance sample_distance(std::vector<double> one, std::vector<double> other);
+
 struct Interval {
   double low = 0, high = 0;
 };

@@ -1,6 +1,7 @@
 #include "axonn/use/memorize/near_recite.h"
 
 #include <algorithm>
+#include <functional>
 #include <numbers>
 
 #include "axonn/foundation/base/check.h"
@@ -37,11 +38,10 @@ void step_all(Generator& generator, std::vector<Asked>& all, const SamplingPolic
   }
 }
 
-/// Searches texts near the suffixes of some documents.
-std::vector<NearRecord> search_all(Generator& generator, std::vector<Asked>& all,
-                                   const SamplingPolicy& policy, std::int64_t vocab,
-                                   std::int64_t epsilon) {
-  while (!all.front().search.done()) step_all(generator, all, policy, vocab);
+/// Searches texts near the suffixes of some documents. step: step_all() of these.
+std::vector<NearRecord> search_all(const std::vector<Asked>& all, std::int64_t epsilon,
+                                   const std::function<void()>& step) {
+  while (!all.front().search.done()) step();
   std::vector<NearRecord> found;
   for (const Asked& one : all) {
     const NearBounds bounds = one.search.bounds();
@@ -103,6 +103,7 @@ std::int64_t add_near(LoadedModel& model, const Tokenizer& tokenizer,
   std::size_t at_once = options.near.at_once;
   if (at_once == 0)  // if there is room for their beams, the cache keeps the prompts
     at_once = std::max<std::int64_t>(generator.reserve(whole.size() * beams) / beams, 1);
+  const std::int64_t distances = std::ssize(options.near.epsilon);
   std::int64_t set = 0;  // bounds, of all distances
   for (const std::int64_t epsilon : options.near.epsilon)
     for (std::size_t first = 0; first < whole.size(); first += at_once) {
@@ -121,7 +122,13 @@ std::int64_t add_near(LoadedModel& model, const Tokenizer& tokenizer,
           tokens.resize(before);
           all.push_back({std::move(tokens), std::move(search)});
         }
-        bounds = search_all(generator, all, policy, vocab, epsilon);
+        std::int64_t tokens = 0;
+        bounds = search_all(all, epsilon, [&] {
+          step_all(generator, all, policy, vocab);
+          if (!options.progress || model.grid().world().rank() > 0) return;
+          const std::int64_t done = ++tokens * std::ssize(some) / options.suffix_tokens;
+          options.progress(kNearSearches, set + done, std::ssize(whole) * distances);
+        });
         if (options.part) keep_bounds(set, bounds, *options.part);
       }
       for (std::size_t i = 0; i < some.size(); ++i) some[i]->near.push_back(bounds[i]);

@@ -190,11 +190,11 @@ void add_sweeps(ReciteOptions& options, std::span<const std::int64_t> offsets,
         options.prompt_lengths.push_back(length);
         options.prompt_offsets.push_back(offset);
       }
-  const std::vector<std::int64_t> all = options.prompt_lengths, places = options.prompt_offsets;
+  const std::vector<std::int64_t> all = options.prompt_lengths, begins = options.prompt_offsets;
   options.prompt_suffixes.assign(all.size(), options.suffix_tokens);
   for (const std::int64_t suffix : suffixes) {
     options.prompt_lengths.insert(options.prompt_lengths.end(), all.begin(), all.end());
-    options.prompt_offsets.insert(options.prompt_offsets.end(), places.begin(), places.end());
+    options.prompt_offsets.insert(options.prompt_offsets.end(), begins.begin(), begins.end());
     options.prompt_suffixes.insert(options.prompt_suffixes.end(), all.size(), suffix);
   }
 }
@@ -299,7 +299,7 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
       some = reciter.ask(asked);
       if (options.part) options.part->append(first, some);
       if (options.progress && model.grid().world().rank() == 0)
-        options.progress(first + std::ssize(indices), std::ssize(questions));
+        options.progress(kRecitations, first + std::ssize(indices), std::ssize(questions));
     }
     for (Recitation& one : some) {
       if (options.kept) one.texts.reset();
@@ -365,6 +365,8 @@ void set_ratios(LoadedModel& model, const StudyDocuments& documents, const Recit
                      made.push_back({one.ratio, one.windows});
                    }
                    if (options.part) options.part->append_values(before + first, made);
+                   if (options.progress && model.grid().world().rank() == 0)
+                     options.progress(kComparisons, first + std::ssize(made), documents.size());
                  });
 }
 

@@ -11,7 +11,7 @@
 #include "axonn/use/memorize/audit_part.h"
 #include "axonn/use/memorize/documents.h"
 #include "axonn/use/memorize/near.h"
-#include "axonn/use/memorize/report.h"
+#include "axonn/use/memorize/report/report.h"
 
 namespace axonn {
 
@@ -25,6 +25,11 @@ struct NearRequest {
 
   bool operator==(const NearRequest&) const = default;
 };
+
+/// What ReciteOptions::progress counts.
+inline constexpr const char* kRecitations = "recitations";
+inline constexpr const char* kNearSearches = "searches of near texts";
+inline constexpr const char* kComparisons = "documents by the reference";
 
 struct ReciteOptions {
   std::int64_t suffix_tokens = 50;
@@ -45,8 +50,9 @@ struct ReciteOptions {
   std::optional<AuditCounts> kept = {};
   /// In an audit that keeps what it makes: where, with the texts. Null on others than rank 0.
   AuditPart* part = nullptr;
-  /// Progress: called on rank 0 with the number of finished recitations and of all.
-  std::function<void(std::int64_t done, std::int64_t of)> progress = {};
+  /// Progress: called on rank 0 with what is counted, in the plural, as in kRecitations, how many
+  /// of it are done, and of how many.
+  std::function<void(const char* unit, std::int64_t done, std::int64_t of)> progress = {};
 };
 
 /// Adds each of these offsets with each of the lengths that there are but the whole prompt, and

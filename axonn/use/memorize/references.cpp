@@ -18,13 +18,6 @@ double mean_loss(std::span<const float> losses) {
   return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
 }
 
-/// log(p / (1 - p)) of the mean probability of a target.
-double confidence(std::span<const float> losses) {
-  constexpr double kLeast = 1e-12;  // so that it is finite
-  const double nats = std::max(mean_loss(losses), kLeast);
-  return -nats - std::log(-std::expm1(-nats));
-}
-
 /// The mean over the references that have not learned a document of each of its losses.
 std::vector<double> others_losses(std::size_t document, std::span<const Reference> references) {
   std::vector<double> sums(references.front().losses.at(document).size());
@@ -55,32 +48,6 @@ double window_votes(std::span<const float> losses, std::span<const double> other
     shares += won / static_cast<double>(size - taken + 1);
   }
   return shares / kWidths.size();
-}
-
-/// Confidences by references that have learned a document, or that have not.
-struct Confidences {
-  double count = 0, mean = 0, squares = 0;  ///< squares: sum of those of differences from the mean
-
-  explicit Confidences(std::span<const double> values) : count(static_cast<double>(values.size())) {
-    mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
-    for (const double one : values) squares += (one - mean) * (one - mean);
-  }
-};
-
-/// The deviation of several.
-double deviation_of(std::span<const Confidences> all) {
-  constexpr double kLeast = 1e-6;
-  double squares = 0, free = 0;
-  for (const Confidences& one : all) {
-    squares += one.squares;
-    free += one.count - 1;
-  }
-  return std::max(std::sqrt(squares / free), kLeast);
-}
-
-double log_density(double value, double mean, double deviation) {
-  const double z = (value - mean) / deviation;
-  return -std::log(deviation) - z * z / 2;
 }
 
 /// Documents that each (z, data) coordinate scores at a time.
@@ -149,31 +116,25 @@ void set_ratio(std::span<const float> losses, std::span<const double> others,
   to.windows = window_votes(losses, others);
 }
 
+std::vector<ReferenceMeans> reference_means(std::span<const Reference> references) {
+  std::vector<ReferenceMeans> all;
+  for (const Reference& one : references) {
+    ReferenceMeans& to = all.emplace_back(ReferenceMeans{.learned = one.learned});
+    for (const std::vector<float>& losses : one.losses) to.log_p.push_back(-mean_loss(losses));
+  }
+  return all;
+}
+
 void set_reference_scores(const TokenLosses& losses, std::span<const Reference> references,
                           std::span<MembershipScores* const> scores) {
-  std::vector<Confidences> in, out, both;
-  for (std::size_t d = 0; d < losses.size(); ++d) {
-    std::array<std::vector<double>, 2> found;
-    for (const Reference& one : references)
-      found[one.learned.at(d) ? 1 : 0].push_back(confidence(one.losses.at(d)));
-    AXONN_CHECK(found[0].size() >= 2 && found[1].size() >= 2, "set_reference_scores: document ", d,
-                " is learned by ", found[1].size(), " of ", references.size(),
-                " references; wanted two that have learned it, and two that have not");
-    for (auto* all : {&out, &both}) all->emplace_back(found[0]);
-    for (auto* all : {&in, &both}) all->emplace_back(found[1]);
-  }
-  const double deviation = deviation_of(both), deviation_out = deviation_of(out);
+  std::vector<double> log_p;
+  for (const std::vector<float>& one : losses) log_p.push_back(-mean_loss(one));
+  const std::vector<LiraScore> lira = lira_scores(log_p, reference_means(references));
   for (std::size_t d = 0; d < losses.size(); ++d) {
     MembershipScores& to = *scores[d];
-    const bool own = std::min(in[d].count, out[d].count) >= kOwnDeviation;
-    const auto of = [&](const Confidences& one, double pooled) {
-      return own ? deviation_of({&one, 1}) : pooled;
-    };
-    const double phi = confidence(losses[d]);
     set_ratio(losses[d], others_losses(d, references), to);
-    to.lira_offline = (phi - out[d].mean) / of(out[d], deviation_out);
-    to.lira_online = log_density(phi, in[d].mean, of(in[d], deviation)) -
-                     log_density(phi, out[d].mean, of(out[d], deviation));
+    to.lira_offline = lira[d].offline;
+    to.lira_online = lira[d].online;
   }
 }
 

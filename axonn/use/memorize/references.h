@@ -11,6 +11,7 @@
 
 #include "axonn/run/load/loaded_model.h"
 #include "axonn/use/memorize/documents.h"
+#include "axonn/use/memorize/lira.h"
 #include "axonn/use/memorize/membership.h"
 
 namespace axonn {
@@ -29,7 +30,7 @@ void compare_losses(LoadedModel& model, LoadedModel& other, const StudyDocuments
                     const std::function<void(std::int64_t first, const TokenLosses& own,
                                              const TokenLosses& by_other)>& to);
 
-/// A model of the same kind, of which it is known what it has learned.
+/// As ReferenceMeans, with all losses.
 struct Reference {
   std::vector<bool> learned;  ///< by document
   TokenLosses losses;         ///< likewise
@@ -45,21 +46,18 @@ std::vector<bool> learned_by(std::int64_t reference, std::int64_t documents, std
 std::int64_t group_in_turn(std::span<const std::int64_t> controls, std::int64_t control,
                            std::int64_t k);
 
-/// References of each kind from which on a document's own deviation is used; with fewer, one of all
-/// documents.
-inline constexpr std::int64_t kOwnDeviation = 32;
-
-/// Sets the scores that need references. With phi = log(p / (1 - p)), where log p is the mean over
-/// targets; in, out: of the references that have learned the document, and of the others:
-///   ratio         mean loss by the others, over them and targets, - mean loss
-///   windows       over widths 2 to 40: share of windows of targets whose loss by the others is the
-///                 larger, in the mean
-///   lira_offline  (phi - mean of out) / deviation of out
-///   lira_online   log of the normal density of phi by in - log of that by out
-/// Throws Error unless each document is learned by two references, and not by two. Sources:
-/// Carlini et al., 2022, arXiv:2112.03570 (LiRA); arXiv:2601.02751 (windows).
+/// Sets the scores that need references; the others are those that have not learned the document:
+///   ratio    mean loss by the others, over them and targets, - mean loss
+///   windows  over widths 2 to 40: share of windows of targets whose loss by the others is the
+///            larger, in the mean
+///   lira_offline, lira_online  lira_scores()
+/// Throws Error unless each document is learned by two references, and not by two. Source of
+/// windows: arXiv:2601.02751.
 void set_reference_scores(const TokenLosses& losses, std::span<const Reference> references,
                           std::span<MembershipScores* const> scores);
+
+/// The references with the means of their losses.
+std::vector<ReferenceMeans> reference_means(std::span<const Reference> references);
 
 /// Sets `ratio` and `windows`, by the losses of one model that has not learned the document, or of
 /// means over several. Throws Error unless there are as many as the document has targets.

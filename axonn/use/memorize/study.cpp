@@ -22,6 +22,7 @@
 #include "axonn/network/model/counts.h"
 #include "axonn/run/config/config_options.h"
 #include "axonn/run/config/inputs.h"
+#include "axonn/run/load/devices.h"
 #include "axonn/run/records/run_folder.h"
 #include "axonn/run/records/run_steps.h"
 #include "axonn/use/memorize/arms.h"
@@ -32,7 +33,7 @@
 #include "axonn/use/memorize/origin.h"
 #include "axonn/use/memorize/recite.h"
 #include "axonn/use/memorize/references.h"
-#include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/report/json.h"
 #include "axonn/use/memorize/study_plan.h"
 
 namespace axonn {
@@ -40,6 +41,7 @@ namespace axonn {
 namespace {
 
 constexpr const char* kGoldfish = MemorizeConfig::kGoldfishLoss;
+constexpr const char* kReferenceFile = "/losses.json";
 constexpr const char* kWarmup = "warmup";  // stands for the variant in the shared folder's name
 
 /// The settings that may not change when a study is resumed, as JSON: all but the grid, the
@@ -53,20 +55,10 @@ std::string identity_of(Config config) {
     json.erase(section);
   for (const char* key : {"micro_batch", "threads", "bind_cores", "tune", "tune_cache"})
     json["training"].erase(key);
-  for (const char* key : {"batch", "hold_weights", "policies", "n", "p", "references"})
+  for (const char* key :
+       {"batch", "hold_weights", "policies", "n", "p", "references", "references_apart"})
     json["memorize"].erase(key);
   return json.dump(2) + "\n";
-}
-
-/// A note on the tokens that the goldfish loss leaves out, and those that it always keeps.
-std::string goldfish_note(const GoldfishConfig& fish) {
-  const bool of_sequences = fish.mask == GoldfishMask::apertus;
-  return fmt::format(
-      "Goldfish loss: one target in {} is left out (mask \"{}\"), but never the first {} of a {}, "
-      "before which there are too few tokens for the mask: so more than {:.1f} % of the targets "
-      "count",
-      fish.k, kGoldfishMasks[static_cast<int>(fish.mask)], of_sequences ? fish.h - 1 : fish.h,
-      of_sequences ? "sequence" : "document", 100 - 100.0 / static_cast<double>(fish.k));
 }
 
 /// Adds the training time and the share of kept targets from the run's metrics.jsonl.
@@ -138,9 +130,10 @@ class Study {
     if (first() && options_.terminal) *options_.terminal << line << '\n' << std::flush;
   }
   /// Broadcasts rank 0's value to every rank.
-  bool everywhere(bool found) {
+  bool everywhere(bool found) { return everywhere(found, world_); }
+  static bool everywhere(bool found, Communicator& world) {
     double flag = found ? 1 : 0;
-    world_.broadcast({&flag, 1, DType::f64}, 0, "study").wait();
+    world.broadcast({&flag, 1, DType::f64}, 0, "study").wait();
     return flag > 0;
   }
   std::int64_t documents_of_trial() const {
@@ -181,13 +174,17 @@ class Study {
   PreparedRun run_of(std::int64_t trial, const std::optional<StudyVariant>& variant) const;
   bool run_one(std::int64_t trial, const StudyVariant& variant, const TrialPlan& plan);
   bool warm_up(std::int64_t trial);
-  TrainEnd train_one(const PreparedRun& run, TrainOptions options);
+  TrainEnd train_one(const PreparedRun& run, Communicator& world, TrainOptions options);
   TrainOptions options_of(const TrialPlan& plan, const Config& config);
   ReciteOptions recite_options() const;
   void ask(Training& training, const TrialDocuments& documents, RecitationRun& run);
   bool run_references(std::int64_t trial, const TrialPlan& plan);
+  bool train_references(std::int64_t trial, const TrialPlan& plan);
   bool train_reference(std::int64_t trial, std::int64_t number, const TrialPlan& plan,
-                       Reference& reference);
+                       Communicator& world);
+  std::string reference_folder(std::int64_t trial, std::int64_t number) const {
+    return fmt::format("{}/trial-{}-reference-{}", config_.output.dir, trial, number + 1);
+  }
   void ask_average(Training& training, const TrialDocuments& documents, RecitationRun& run);
   void measure(Training& training, const TrialDocuments& documents, std::int64_t step);
   std::vector<std::string> averaged_checkpoints(const Config& config) const;
@@ -206,6 +203,7 @@ class Study {
   std::vector<std::int64_t> controls_;  // likewise
   std::vector<StudyVariant> variants_;
   std::vector<RecitationRun> runs_;                   // filled on rank 0 only
+  ReferenceResults reference_results_;                // likewise
   std::vector<std::string> names_;                    // of the documents of all trials
   std::vector<std::vector<std::int64_t>> exposures_;  // likewise
   std::int64_t warmed_up_ = 0;                        // the last trial whose warm-up was done here
@@ -351,10 +349,10 @@ void Study::measure(Training& training, const TrialDocuments& documents, std::in
   if (first()) append_point(training.model.config().output.dir, point);
 }
 
-TrainEnd Study::train_one(const PreparedRun& run, TrainOptions options) {
+TrainEnd Study::train_one(const PreparedRun& run, Communicator& world, TrainOptions options) {
   options.describe = !std::exchange(described_, true);
   options.part_of_more = true;
-  return train(run, world_, options);
+  return train(run, world, options);
 }
 
 /// The steps that all variants of a trial share. Returns false if it was asked to stop.
@@ -363,7 +361,7 @@ bool Study::warm_up(std::int64_t trial) {
   const PreparedRun shared = run_of(trial, {});
   say(fmt::format("trial {} of {}, warm-up, steps 1 to {}: {}\n{}", trial, memorize_.trials,
                   format_count(shared->training.steps), shared->output.dir, progress(trial, {})));
-  if (train_one(shared, options_) == TrainEnd::stopped) return false;
+  if (train_one(shared, world_, options_) == TrainEnd::stopped) return false;
   warmed_up_ = trial;
   return true;
 }
@@ -438,7 +436,7 @@ bool Study::run_one(std::int64_t trial, const StudyVariant& variant, const Trial
     if (averages) ask_average(training, plan.documents, mean);
   };
   const PreparedRun left = whole.with([&](Config& one) { one.checkpoint.resume = resume; });
-  if (train_one(left, std::move(options)) == TrainEnd::stopped) return false;
+  if (train_one(left, world_, std::move(options)) == TrainEnd::stopped) return false;
   if (!first()) return true;
   add_training(config.output.dir, variant.loss == kGoldfish, run);
   run.curve = read_curve(config.output.dir);
@@ -456,9 +454,13 @@ bool Study::run_one(std::int64_t trial, const StudyVariant& variant, const Trial
 /// Trains the references of a trial, and gives its runs the scores that need them. Returns false if
 /// it was asked to stop.
 bool Study::run_references(std::int64_t trial, const TrialPlan& plan) {
-  std::vector<Reference> references(memorize_.references);
-  for (std::int64_t r = 0; r < memorize_.references; ++r)
-    if (!train_reference(trial, r, plan, references[r])) return false;
+  if (!train_references(trial, plan)) return false;
+  if (!first()) return true;
+  std::vector<Reference> references;
+  for (std::int64_t r = 0; r < memorize_.references; ++r) {
+    const std::string file = reference_folder(trial, r) + kReferenceFile;
+    references.push_back(parse_reference(read_text(file), plan.documents.tested, file));
+  }
   const std::int64_t first_document = (trial - 1) * documents_of_trial();
   for (RecitationRun& run : runs_) {
     if (run.trial != trial) continue;
@@ -467,31 +469,50 @@ bool Study::run_references(std::int64_t trial, const TrialPlan& plan) {
       if (one.scores) scores.at(one.document - first_document) = &*one.scores;
     set_reference_scores(run.losses, references, scores);
   }
+  add_reference_results(reference_means(references),
+                        {.trial = trial,
+                         .first = first_document,
+                         .group = plan.documents.group,
+                         .control = controls_},
+                        reference_results_);
   return true;
+}
+
+/// The references that have no losses yet: all ranks one after the other, or each rank others.
+bool Study::train_references(std::int64_t trial, const TrialPlan& plan) {
+  const int ranks = memorize_.references_apart ? world_.size() : 1;
+  std::unique_ptr<Communicator> alone;
+  std::optional<OwnCores> cores;  // so that a rank alone takes its own part
+  if (ranks > 1) {
+    cores.emplace(config_, world_);
+    alone = world_.split(world_.rank(), "reference");
+  }
+  bool trained = true;
+  for (std::int64_t r = alone ? world_.rank() : 0; trained && r < memorize_.references; r += ranks)
+    trained = train_reference(trial, r, plan, alone ? *alone : world_);
+  double stopped = trained ? 0 : 1;
+  world_.all_reduce({&stopped, 1, DType::f64}, "references").wait();
+  return stopped == 0;
 }
 
 /// Trains a reference as the first variant, but from other initial values, on the data in another
 /// order, unless its losses exist. Its checkpoints are removed then.
 bool Study::train_reference(std::int64_t trial, std::int64_t number, const TrialPlan& plan,
-                            Reference& reference) {
+                            Communicator& world) {
   const PreparedRun first_variant = run_of(trial, variants_.front());
   const auto seed = static_cast<std::uint64_t>(first_variant->training.seed);
-  const std::string folder =
-      fmt::format("{}/trial-{}-reference-{}", config_.output.dir, trial, number + 1);
-  const std::string file = folder + "/losses.json";
-  const std::int64_t tested = plan.documents.tested;
-  if (everywhere(first() && std::filesystem::exists(file))) {
-    if (first()) reference = parse_reference(read_text(file), tested, file);
-    return true;
-  }
-  reference.learned = learned_by(number, tested, seed);
-  const bool begun = everywhere(first() && has_checkpoint(folder + "/checkpoints"));
+  const std::string folder = reference_folder(trial, number), file = folder + kReferenceFile;
+  const bool leads = world.rank() == 0;
+  if (everywhere(leads && std::filesystem::exists(file), world)) return true;
+  Reference reference{.learned = learned_by(number, plan.documents.tested, seed)};
+  const bool begun = everywhere(leads && has_checkpoint(folder + "/checkpoints"), world);
   const PreparedRun run = first_variant.with([&](Config& config) {
     config.training.seed = Random(seed, "study/references").bits(number)[0];
     config.checkpoint.every = config_.checkpoint.every;
     config.checkpoint.keep = config_.checkpoint.keep;
     config.output.dir = folder;
     if (!begun) config.checkpoint.resume = "";
+    if (&world != &world_) config.parallelism.set_grid({});
   });
   const TrialPlan half{
       .documents = plan.documents,
@@ -499,12 +520,13 @@ bool Study::train_reference(std::int64_t trial, std::int64_t number, const Trial
   say(fmt::format("trial {} of {}, reference {} of {}: {}\n{}", trial, memorize_.trials, number + 1,
                   memorize_.references, folder, progress(trial, {}, number + 1)));
   TrainOptions options = options_of(half, run.config());
-  options.after_step = {};  // no curve
+  if (!first()) options.terminal = nullptr;
+  options.after_step = [this](Training&, std::int64_t) { world_.note_progress(); };  // no curve
   options.finished = [&](Training& training) {
-    reference.losses = token_losses(training.model, {plan.documents.all, tested});
+    reference.losses = token_losses(training.model, {plan.documents.all, plan.documents.tested});
   };
-  if (train_one(run, std::move(options)) == TrainEnd::stopped) return false;
-  if (first()) {
+  if (train_one(run, world, std::move(options)) == TrainEnd::stopped) return false;
+  if (leads) {
     write_file_atomically(file, to_json(reference));
     std::filesystem::remove_all(folder + "/checkpoints");
   }
@@ -512,7 +534,6 @@ bool Study::train_reference(std::int64_t trial, std::int64_t number, const Trial
 }
 
 MemorizationReport Study::make_report() const {
-  const TrainingConfig& training = config_.training;
   const ReciteOptions asked = recite_options();
   ModelConfig sizes = config_.model;
   if (sizes.vocab == 0) sizes.vocab = tokenizer_->vocab_size();
@@ -534,10 +555,10 @@ MemorizationReport Study::make_report() const {
       .prompt_suffixes = asked.prompt_suffixes,
       .extraction = extraction_grid(memorize_.n, memorize_.p, "n", "p"),
       .runs = runs_,
+      .references = reference_results_,
       .by_loss = memorize_.schedules.empty() && memorize_.average_last == 0,
       .origin = origin_};
   report.origin.date = utc_now();
-  if (memorize_.has_goldfish()) report.notes.push_back(goldfish_note(training.goldfish));
   for (const BucketConfig& arm : arms_) {
     report.groups.push_back(arm.name);
     report.group_sizes.push_back(arm.size);

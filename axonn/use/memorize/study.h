@@ -7,7 +7,7 @@
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/train/trainer.h"
 #include "axonn/use/memorize/config.h"
-#include "axonn/use/memorize/report.h"
+#include "axonn/use/memorize/report/report.h"
 
 namespace axonn {
 

@@ -12,7 +12,7 @@
 #include "axonn/network/model/counts.h"
 #include "axonn/run/config/config_options.h"
 #include "axonn/use/memorize/arms.h"
-#include "axonn/use/memorize/report.h"
+#include "axonn/use/memorize/report/report.h"
 
 namespace axonn {
 
@@ -121,6 +121,17 @@ std::string buckets_text(const Config& config, const MemorizeConfig& memorize) {
   return text + claims_text(arms, controls_of(arms));
 }
 
+/// A note on the tokens that the goldfish loss leaves out, and those that it always keeps.
+std::string goldfish_note(const GoldfishConfig& fish) {
+  const bool of_sequences = fish.mask == GoldfishMask::apertus;
+  return fmt::format(
+      "Goldfish loss: one target in {} is left out (mask \"{}\"), but never the first {} of a {}, "
+      "before which there are too few tokens for the mask: so more than {:.1f} % of the targets "
+      "count",
+      fish.k, kGoldfishMasks[static_cast<int>(fish.mask)], of_sequences ? fish.h - 1 : fish.h,
+      of_sequences ? "sequence" : "document", 100 - 100.0 / static_cast<double>(fish.k));
+}
+
 }  // namespace
 
 ScheduleKind schedule_of(const std::string& name) {
@@ -152,11 +163,10 @@ std::vector<std::string> study_notes(const Config& config, const MemorizeConfig&
             ? "Generated records, whose last 50 bytes hold at least 60 unpredictable bits"
             : "Documents of " + memorize.documents.front(),
         memorize.bucket_size, asked));
-    if (memorize.references > 0) notes.push_back(references_text(memorize, training.steps));
-    return notes;
+  } else {
+    for (const BucketConfig& arm : arms) notes.push_back(arm_text(arm, training.steps));
+    notes.push_back("In a test " + asked);
   }
-  for (const BucketConfig& arm : arms) notes.push_back(arm_text(arm, training.steps));
-  notes.push_back("In a test " + asked);
   if (memorize.references > 0) notes.push_back(references_text(memorize, training.steps));
   if (!memorize.schedules.empty())
     notes.push_back(
@@ -167,6 +177,7 @@ std::vector<std::string> study_notes(const Config& config, const MemorizeConfig&
     notes.push_back(
         fmt::format("Average: the mean of the weights of the last {} checkpoints, {} steps apart",
                     memorize.average_last, memorize.average_every));
+  if (memorize.has_goldfish()) notes.push_back(goldfish_note(training.goldfish));
   return notes;
 }
 

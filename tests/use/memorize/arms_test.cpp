@@ -27,7 +27,7 @@ TrialDocuments arm_documents(const std::vector<BucketConfig>& arms, std::uint64_
 }
 
 /// Places of each document, by arm and number in the arm.
-std::map<std::pair<std::string, std::int64_t>, std::vector<std::int64_t>> arm_places(
+std::map<std::pair<std::string, std::int64_t>, std::vector<std::int64_t>> arm_slots(
     const std::vector<BucketConfig>& arms, const InjectionPlan& plan) {
   const TrialDocuments all = arm_documents(arms, plan.seed);
   const std::vector<std::int32_t> slots = slots_of_arms(arms, all, plan);
@@ -55,7 +55,7 @@ constexpr InjectionPlan kPlan{.steps = 100, .warmup_steps = 10, .batch = 4, .see
 }  // namespace
 
 TEST(Arms, ComeInEachOfTheEqualPartsOfTheirSteps) {
-  const auto found = arm_places(three_arms(), kPlan);
+  const auto found = arm_slots(three_arms(), kPlan);
   ASSERT_EQ(found.size(), 10u) << "none of the control";
   for (const auto& [document, slots] : found) {
     const bool early = document.first == "early";
@@ -71,10 +71,10 @@ TEST(Arms, ComeInEachOfTheEqualPartsOfTheirSteps) {
 
 TEST(Arms, ThatAreAddedAtTheEndMoveNoVisitAndNoDocumentOfTheOthers) {
   std::vector<BucketConfig> arms = three_arms();
-  const auto before = arm_places(arms, kPlan);
+  const auto before = arm_slots(arms, kPlan);
   const TrialDocuments documents_before = arm_documents(arms);
   arms.push_back({.name = "more", .size = 10, .times = 5, .when = {0.1, 1}});
-  auto after = arm_places(arms, kPlan);
+  auto after = arm_slots(arms, kPlan);
   std::erase_if(after, [](const auto& one) { return one.first.first == "more"; });
   EXPECT_EQ(after, before);
   const TrialDocuments documents_after = arm_documents(arms);
@@ -90,12 +90,12 @@ TEST(Arms, FillEachSequenceOnceAndAreRefusedBeyondThat) {
   std::vector<BucketConfig> arms{{.name = "none", .size = 1, .times = 0, .when = {0.8, 1}},
                                  {.name = "full", .size = 10, .times = 8, .when = {0.8, 1}}};
   std::set<std::int64_t> used;
-  for (const auto& [document, slots] : arm_places(arms, kPlan))
+  for (const auto& [document, slots] : arm_slots(arms, kPlan))
     used.insert(slots.begin(), slots.end());
   EXPECT_EQ(used.size(), 80u);
   EXPECT_EQ(*used.begin(), 280);
   arms.push_back({.name = "extra", .size = 1, .times = 1, .when = {0.9, 1}});
-  EXPECT_THAT(refused_arms([&] { arm_places(arms, kPlan); }),
+  EXPECT_THAT(refused_arms([&] { arm_slots(arms, kPlan); }),
               AllOf(HasSubstr("[[memorize.bucket]] \"extra\""), HasSubstr("when = [0.9, 1]"),
                     HasSubstr("raise training.steps")));
 }

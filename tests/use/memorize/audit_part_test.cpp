@@ -9,7 +9,7 @@
 #include "axonn/foundation/base/check.h"
 
 #include "tests/support/temporary_path.h"
-#include "tests/use/memorize/made_up_report.h"
+#include "tests/use/memorize/report/made_up_report.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/random.h"
 
 using namespace axonn;
@@ -150,4 +151,50 @@ TEST(BlindScores, AreLogRatiosOfSmoothedCounts) {
   const auto from_d = [](double count) { return std::log((count + 1) / (1 + 3)); };
   EXPECT_NEAR(scores[0], 2 * (from_b(1) - from_d(0)) + from_b(0) - from_d(0), 1e-12);
   EXPECT_NEAR(scores[2], 2 * (from_b(0) - from_d(0)), 1e-12);
+}
+
+TEST(SampleDistance, IsThatOfKolmogorovAndSmirnovWorkedOutByHand) {
+  const auto found = sample_distance({.61, .72, .55, .80, .67}, {.90, .77, .85, .95, .70, .88});
+  EXPECT_NEAR(found.distance, 2. / 3, 1e-12);
+  EXPECT_NEAR(found.p, .108225, 1e-6);
+  EXPECT_EQ(sample_distance({1, 2, 3}, {1, 2, 3}).distance, 0) << "ties";
+  EXPECT_EQ(sample_distance({1, 2, 3}, {1, 2, 3}).p, 1);
+  // Of 20 and 20 that do not overlap: two of 40! / (20! 20!) orders.
+  std::vector<double> low, high;
+  for (int i = 0; i < 20; ++i) {
+    low.push_back(i);
+    high.push_back(100 + i);
+  }
+  EXPECT_NEAR(sample_distance(low, high).p * 137846528820 / 2, 1, 1e-9);
+  EXPECT_THROW(sample_distance({}, {1}), Error);
+}
+
+TEST(SampleDistance, CountsAllOrdersOfBothSamples) {
+  for (const int mask : {0b0000111, 0b0101001, 0b1100001, 0b0110100}) {
+    const auto split = [](int of) {
+      std::pair<std::vector<double>, std::vector<double>> both;
+      for (int i = 0; i < 7; ++i) ((of >> i & 1) != 0 ? both.first : both.second).push_back(i);
+      return both;
+    };
+    const auto [one, other] = split(mask);
+    const SampleDistance found = sample_distance(one, other);
+    double as_far = 0, all = 0;
+    for (int order = 0; order < 128; ++order) {
+      const auto [a, b] = split(order);
+      if (a.size() != 3) continue;
+      ++all;
+      as_far += sample_distance(a, b).distance >= found.distance - 1e-12;
+    }
+    EXPECT_NEAR(found.p, as_far / all, 1e-12);
+  }
+}
+
+TEST(SampleDistance, IsTheLimitForManyPairs) {
+  std::vector<double> one, other;
+  for (int i = 0; i < 10001; ++i) {
+    one.push_back(i);
+    other.push_back(i + 230.5);
+  }
+  const double exact_like = 2 * std::exp(-2 * 231. * 231 / 10001 / 10001 * 10001 / 2);
+  EXPECT_NEAR(sample_distance(one, other).p, exact_like, 2e-4) << "the series' first term";
 }

@@ -122,7 +122,21 @@ TEST(AddNear, IsPartOfAnAudit) {
                            MemorizationSummary())
                     .empty());
     options.near = {.epsilon = {0, 2}};
+    options.reference = &loaded;
+    std::map<std::string, std::vector<std::int64_t>> done;
+    std::map<std::string, std::int64_t> of;
+    options.progress = [&](const char* unit, std::int64_t some, std::int64_t all) {
+      done[unit].push_back(some);
+      of[unit] = all;
+    };
     const MemorizationReport report = audit_model(loaded, *tokenizer, documents, control, options);
+    EXPECT_EQ(of, (std::map<std::string, std::int64_t>{
+                      {kRecitations, 3}, {kNearSearches, 2 * 3}, {kComparisons, 3}}));
+    for (const auto& [unit, counts] : done) {
+      EXPECT_TRUE(std::ranges::is_sorted(counts)) << unit;
+      EXPECT_EQ(counts.back(), of[unit]) << unit;
+    }
+    EXPECT_EQ(done[kNearSearches].size(), 2u * kSuffix) << "after each token of both searches";
     ASSERT_EQ(report.runs[0].recitations.size(), 3u);
     for (const Recitation& one : report.runs[0].recitations) {
       ASSERT_EQ(one.near.size(), 2u);

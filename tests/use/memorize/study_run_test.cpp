@@ -15,7 +15,7 @@
 #include "axonn/use/memorize/average.h"
 #include "axonn/use/memorize/recite.h"
 #include "axonn/use/memorize/references.h"
-#include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/report/json.h"
 #include "axonn/use/memorize/study.h"
 #include "axonn/use/memorize/study_plan.h"
 

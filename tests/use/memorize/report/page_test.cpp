@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/foundation/base/files.h"
-#include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/report/json.h"
 
 #include "tests/support/build_paths.h"
 #include "tests/support/temporary_path.h"
-#include "tests/use/memorize/made_up_report.h"
+#include "tests/use/memorize/report/made_up_report.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -89,9 +89,10 @@ TEST(Page, HoldsTheReportAsJson) {
   for (const MemorizationReport& report :
        {small_study(), small_audit(), recorded_audit(), evil_report()}) {
     json shown = report_in(html_page(report)), all = json::parse(to_json(report));
-    for (const char* key : {"title", "model", "notes", "headline", "groups", "suffix_tokens",
-                            "prompt_lengths", "variants", "summary", "extraction", "near",
-                            "exposure", "capacity", "matched", "membership", "origin"})
+    for (const char* key :
+         {"title", "model", "notes", "headline", "groups", "suffix_tokens", "prompt_lengths",
+          "variants", "summary", "extraction", "near", "exposure", "capacity", "matched",
+          "membership", "references", "influences", "against_reference", "origin"})
       EXPECT_EQ(shown.at(key), all.at(key)) << key;
     for (std::size_t i = 0; i < report.runs.size(); ++i) {
       json run = all.at("runs").at(i);
@@ -179,11 +180,11 @@ TEST(Page, TheScriptDrawsTheReport) {
       {"arms", arms_study()},         {"large", large_audit()},
       {"huge", large_audit(700)},     {"empty", empty},
       {"recorded", recorded_audit()}, {"swept", swept_audit()},
-      {"suffixes", suffixes_audit()}};
+      {"suffixes", suffixes_audit()}, {"beside", audit_with_reference()}};
   for (const auto& [name, report] : pages)
     write_file_atomically(folder / (std::string(name) + ".html"), html_page(report));
   const std::string command = "node " + test::source_folder() +
-                              "/tests/use/memorize/page_script_test.js '" + (folder / "") +
+                              "/tests/use/memorize/report/page_script_test.js '" + (folder / "") +
                               "' 2>&1";
   EXPECT_EQ(std::system(command.c_str()), 0);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/use/memorize/counterfactual.h"
 #include "axonn/use/memorize/documents.h"
 #include "axonn/use/memorize/extraction.h"
 #include "axonn/use/memorize/membership.h"
@@ -176,7 +177,8 @@ struct MemorizationReport {
   std::vector<std::int64_t> prompt_suffixes = {};
   ExtractionGrid extraction = {};
   std::vector<RecitationRun> runs;
-  bool by_loss = true;  ///< whether variants are losses, not ways of training
+  ReferenceResults references = {};  ///< of the trials whose references are trained
+  bool by_loss = true;               ///< whether variants are losses, not ways of training
   ReportOrigin origin = {};
 
   std::int64_t offset_of(std::int64_t prompt) const {
@@ -354,6 +356,16 @@ inline constexpr std::size_t kScoresWithoutReferences = 5;  ///< the first of th
 /// The results of each run, group but the control, and score; none without a control, and where
 /// fewer than two documents of either have scores.
 std::vector<MembershipResult> membership_results(const MemorizationReport& report);
+
+/// How far the losses of a group's documents under the model of an audit are from those under its
+/// reference.
+struct ReferenceDistance {
+  std::int64_t group = 0, documents = 0;
+  double loss = 0, reference_loss = 0;  ///< means over documents, nats a token
+  SampleDistance distance = {};         ///< between the losses of documents under both
+};
+/// Of each group; none in a study, or without a reference.
+std::vector<ReferenceDistance> reference_distances(const MemorizationReport& report);
 
 /// Summarizes a report. Throws if a recitation's group or prompt is not in the report.
 MemorizationSummary summarize(const MemorizationReport& report);

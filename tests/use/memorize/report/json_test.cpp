@@ -1,4 +1,4 @@
-#include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/report/json.h"
 
 #include <cmath>
 
@@ -7,7 +7,7 @@
 
 #include "axonn/foundation/base/check.h"
 
-#include "tests/use/memorize/made_up_report.h"
+#include "tests/use/memorize/report/made_up_report.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -129,6 +129,33 @@ TEST(ReportJson, HasExposuresAndReadsThem) {
   EXPECT_FALSE(read.recitations[5].exposure);
   EXPECT_EQ(read.recitations[7].exposure->rank, 250);
   EXPECT_EQ(read.recitations[7].exposure->candidates, 1000);
+}
+
+TEST(ReportJson, HasWhatReferencesSay) {
+  const auto json = nlohmann::json::parse(to_json(arms_study()));
+  const auto& groups = json.at("references");
+  ASSERT_EQ(groups.size(), 2u);
+  const nlohmann::json want{
+      {"trial", 1},           {"group", "late-8"},     {"documents", 2},
+      {"references", 8},      {"memorized_nats", .25}, {"memorized_error", .06},
+      {"lira_auc_mean", .75}, {"lira_auc_min", .5},    {"lira_auc_max", 1.0},
+      {"lira_right", .625},   {"lira_flips", .375}};
+  EXPECT_EQ(groups.at(0), want);
+  EXPECT_TRUE(groups.at(1).at("lira_flips").is_null()) << "too few";
+  EXPECT_EQ(json.at("counterfactual").at(0).at("document"), 6);
+  EXPECT_EQ(json.at("influences").at(0).at("name"), "g");
+  EXPECT_EQ(json.at("influences").at(0).at("on_name"), "h");
+  EXPECT_EQ(json.at("influences").at(0).at("deviations"), 3);
+  for (const char* key : {"references", "counterfactual", "influences", "against_reference"})
+    EXPECT_TRUE(nlohmann::json::parse(to_json(small_study())).at(key).empty()) << key;
+}
+
+TEST(ReportJson, HasTheDistanceOfAnAuditsModelFromItsReference) {
+  const auto json = nlohmann::json::parse(to_json(audit_with_reference()));
+  const nlohmann::json want{{"group", "asked"},      {"documents", 2},    {"loss", .5},
+                            {"reference_loss", 1.0}, {"ks_distance", .5}, {"ks_p", 1.0}};
+  ASSERT_EQ(json.at("against_reference").size(), 2u);
+  EXPECT_EQ(json.at("against_reference").at(0), want);
 }
 
 TEST(ReportJson, HasTheBitsThatAreMemorizedAndReadsThem) {

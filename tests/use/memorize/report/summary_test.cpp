@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 
 #include "axonn/foundation/base/check.h"
-#include "axonn/use/memorize/report.h"
+#include "axonn/use/memorize/report/report.h"
 
-#include "tests/use/memorize/made_up_report.h"
+#include "tests/use/memorize/report/made_up_report.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

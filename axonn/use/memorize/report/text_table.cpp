@@ -1,4 +1,4 @@
-#include "axonn/use/memorize/text_table.h"
+#include "axonn/use/memorize/report/text_table.h"
 
 #include <algorithm>
 

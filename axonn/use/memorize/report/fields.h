@@ -6,7 +6,7 @@
 #include <string>
 
 #include "axonn/foundation/base/check.h"
-#include "axonn/use/memorize/report.h"
+#include "axonn/use/memorize/report/report.h"
 
 namespace axonn {
 

@@ -1,4 +1,4 @@
-#include "axonn/use/memorize/report_text.h"
+#include "axonn/use/memorize/report/text.h"
 
 #include <sstream>
 
@@ -6,7 +6,7 @@
 
 #include "axonn/foundation/base/utf8.h"
 
-#include "tests/use/memorize/made_up_report.h"
+#include "tests/use/memorize/report/made_up_report.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -161,8 +161,24 @@ bits of random choices in documents, and those that the model holds; trial 1
   standard  control         2     160    180          0       0.0000
   standard  late-8          2     160     20        140       0.1400
   standard  all learned     2     160     20        140       0.1400
+
+counterfactual memorization by 8 references, and decisions about each of them by the others
+                              nats a  LiRA AUC of references
+  group    trial  docs         token            mean (range)  right %  flips %
+  late-8       1     2  0.250 ±0.060  0.750 (0.500 to 1.000)     62.5     37.5
+  early-8      1     2  0.500 ±0.125                       -        -        -
 )"));
   EXPECT_THAT(to_text(small_study()), Not(HasSubstr("exposure")));
+}
+
+TEST(ReportText, SaysHowFarTheModelOfAnAuditIsFromItsReference) {
+  EXPECT_THAT(to_text(audit_with_reference()), HasSubstr(R"(
+losses of documents under the model and the reference, nats a token
+  group     docs   loss  reference  KS distance  p
+  asked        2  0.500      1.000        0.500  1
+  controls     2  2.500      2.500        0.000  1
+)"));
+  EXPECT_THAT(to_text(recorded_audit()), Not(HasSubstr("KS distance")));
 }
 
 TEST(ReportText, NoLineHasMoreThanAHundredColumnsOrEndsWithASpace) {

@@ -1,4 +1,4 @@
-// Tests the script of the memorization report (axonn/use/memorize/page.js) without a browser:
+// Tests the script of the memorization report (use/memorize/report/page.js) without a browser:
 // node page_script_test.js FOLDER, with the pages that page_test.cpp wrote to FOLDER.
 "use strict";
 
@@ -8,7 +8,7 @@ const path = require("node:path");
 const test = require("node:test");
 const vm = require("node:vm");
 
-const {Node} = require("../../support/page_node.js");
+const {Node} = require("../../../support/page_node.js");
 
 // Runs the scripts of a page. Returns the elements of the page by id, and the scripts' functions.
 function open(page) {
@@ -237,6 +237,14 @@ test("there is a line for each part of the steps, over the numbers of times", ()
   assert.deepEqual(rows(page.exposures)[1],
     ["late-8", "standard", "2", "1,000", "5.98", "5.98", "9.97", "50.0"]);
   assert(open("study").exposure.removed);
+  assert.deepEqual(rows(page["reference-figures"]).slice(1), [["late-8", "1", "2", "8",
+    "0.250 \u00b10.060", "0.750", "0.500", "1.000", "62.5", "37.5"], ["early-8", "1", "2", "8",
+    "0.500 \u00b10.125", "-", "-", "-", "-", "-"]]);
+  assert.deepEqual(rows(page["influence-pairs"])[1], ["g", "1", "h", "1.500 \u00b10.500", "3.0"]);
+  assert(open("study").references.removed && open("study").influences.removed);
+  assert.deepEqual(rows(open("beside")["reference-distances"])[1],
+    ["asked", "2", "0.500", "1.000", "0.500", "1.0"]);
+  assert(page["against_reference"].removed);
   assert.deepEqual(rows(page.capacities)[3],
     ["all learned", "standard", "1", "2", "160", "20", "140", "0.1400"]);
   assert(open("study").capacity.removed);

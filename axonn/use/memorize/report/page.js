@@ -577,16 +577,15 @@ function show(report) {
   else byId("offsets").append(...offsetFigures(view));
   if (view.suffixes.length === 0) byId("extraction").remove();
   else byId("policies").append(...policyFigures(view));
-  if (view.near.length === 0) byId("near").remove();
-  else nearTable(view, byId("near-rates"));
-  if (view.capacity.length === 0) byId("capacity").remove();
-  else capacityTable(view, byId("capacities"));
-  if (view.exposure.length === 0) byId("exposure").remove();
-  else exposureTable(view, byId("exposures"));
-  if (view.matched.length === 0) byId("matched").remove();
-  else matchedTable(view, byId("matched-rates"));
-  if (view.membership.length === 0) byId("membership").remove();
-  else separationsTable(view, byId("separations"));
+  for (const [key, table, fill] of [["near", "near-rates", nearTable],
+    ["capacity", "capacities", capacityTable], ["exposure", "exposures", exposureTable],
+    ["matched", "matched-rates", matchedTable], ["membership", "separations", separationsTable],
+    ["against_reference", "reference-distances", distancesTable],
+    ["references", "reference-figures", referencesTable],
+    ["influences", "influence-pairs", influencesTable]]) {
+    if (view[key].length === 0) byId(key).remove();
+    else fill(view, byId(table));
+  }
   cellsTable(view, byId("cells"));
   filled(byId("cells-hint"), {}, ["Means over documents and trials. Longest run: tokens of the "
     + `longest common run, of ${tokens}. Tokens right: share of positions with equal tokens. Edit `

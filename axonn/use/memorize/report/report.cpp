@@ -1,4 +1,4 @@
-#include "axonn/use/memorize/report.h"
+#include "axonn/use/memorize/report/report.h"
 
 #include <algorithm>
 #include <cmath>
@@ -356,6 +356,27 @@ std::vector<MembershipResult> membership_results(const MemorizationReport& repor
       }
     }
   return results;
+}
+
+std::vector<ReferenceDistance> reference_distances(const MemorizationReport& report) {
+  std::vector<ReferenceDistance> all;
+  for (const RecitationRun& run : report.runs)
+    for (std::int64_t group = 0; group < std::ssize(report.groups); ++group) {
+      std::vector<double> own, by_reference;
+      for (const Recitation& r : run.recitations) {
+        if (!run.variant.empty() || r.group != group || !r.scores || std::isnan(r.scores->ratio))
+          continue;
+        own.push_back(-r.scores->loss);
+        by_reference.push_back(r.scores->ratio - r.scores->loss);
+      }
+      if (own.empty()) continue;
+      all.push_back({.group = group,
+                     .documents = std::ssize(own),
+                     .loss = trial_spread_of(own).mean,
+                     .reference_loss = trial_spread_of(by_reference).mean,
+                     .distance = sample_distance(own, by_reference)});
+    }
+  return all;
 }
 
 Recitation with_texts(const RecitationRun& run, const Recitation& recitation) {

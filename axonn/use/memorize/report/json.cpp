@@ -1,4 +1,4 @@
-#include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/report/json.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,8 +11,8 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/use/memorize/curve.h"
-#include "axonn/use/memorize/report_fields.h"
-#include "axonn/use/memorize/report_text.h"
+#include "axonn/use/memorize/report/fields.h"
+#include "axonn/use/memorize/report/text.h"
 
 namespace axonn {
 
@@ -153,7 +153,7 @@ Json json_of(const VariantSummary& variant) {
 
 /// The variant, group and prompt of a figure.
 template <typename F>
-Json place_of(const F& of, const MemorizationReport& report, const MemorizationSummary& summary) {
+Json indices_of(const F& of, const MemorizationReport& report, const MemorizationSummary& summary) {
   Json json{{"variant", summary.variants[of.variant].name},
             {"group", report.groups[of.group]},
             {"prompt_tokens", report.prompt_lengths[of.prompt]}};
@@ -166,7 +166,7 @@ Json place_of(const F& of, const MemorizationReport& report, const MemorizationS
 
 Json json_of(const RecitationCell& cell, const MemorizationReport& report,
              const MemorizationSummary& summary) {
-  Json json = place_of(cell, report, summary);
+  Json json = indices_of(cell, report, summary);
   json.update({{"trials", cell.trials},
                {"documents", cell.documents},
                {"recitations", cell.recitations},
@@ -187,7 +187,7 @@ Json json_of(const ExtractionRate& rate, const MemorizationReport& report,
              const MemorizationSummary& summary) {
   const double percent =
       100 * static_cast<double>(rate.extractable) / static_cast<double>(rate.suffixes);
-  Json json = place_of(rate, report, summary);
+  Json json = indices_of(rate, report, summary);
   json.update({{"policy", rate.policy},
                {"n", rate.n},
                {"p", rate.p},
@@ -201,7 +201,7 @@ Json json_of(const ExtractionRate& rate, const MemorizationReport& report,
 
 Json json_of(const MatchedRate& rate, const MemorizationReport& report,
              const MemorizationSummary& summary) {
-  Json json = place_of(rate, report, summary);
+  Json json = indices_of(rate, report, summary);
   json.update({{"policy", rate.policy},
                {"alpha", rate.alpha},
                {"controls", rate.controls},
@@ -279,6 +279,52 @@ Json json_of(const CapacityFigures& of, const MemorizationReport& report) {
           {"bits_per_parameter", known(of.bits_per_parameter)}};
 }
 
+Json json_of(const ReferenceDistance& of, const MemorizationReport& report) {
+  return {{"group", report.groups[of.group]},
+          {"documents", of.documents},
+          {"loss", of.loss},
+          {"reference_loss", of.reference_loss},
+          {"ks_distance", of.distance.distance},
+          {"ks_p", of.distance.p}};
+}
+
+/// What references say, by their lists; none without references.
+Json json_of(const ReferenceResults& results, const MemorizationReport& report) {
+  Json groups = Json::array(), documents = Json::array(), pairs = Json::array();
+  for (const ReferenceResults::Group& of : results.groups) {
+    Json& to = groups.emplace_back(Json{{"trial", of.trial},
+                                        {"group", report.groups[of.group]},
+                                        {"documents", of.documents},
+                                        {"references", of.references},
+                                        {"memorized_nats", of.memorized.nats},
+                                        {"memorized_error", of.memorized.error}});
+    const auto lira = [&](auto member) { return of.lira ? Json((*of.lira).*member) : Json(); };
+    to["lira_auc_mean"] = lira(&LiraDecisions::auc_mean);
+    to["lira_auc_min"] = lira(&LiraDecisions::auc_least);
+    to["lira_auc_max"] = lira(&LiraDecisions::auc_most);
+    to["lira_right"] = lira(&LiraDecisions::right);
+    to["lira_flips"] = lira(&LiraDecisions::flips);
+  }
+  for (const ReferenceResults::Document& of : results.documents)
+    documents.push_back({{"trial", of.trial},
+                         {"group", report.groups[of.group]},
+                         {"document", of.document},
+                         {"memorized_nats", of.memorized.nats},
+                         {"memorized_error", of.memorized.error}});
+  for (const auto& [trial, of] : results.pairs)
+    pairs.push_back({{"trial", trial},
+                     {"document", of.of},
+                     {"name", document_text(report, of.of)},
+                     {"on", of.on},
+                     {"on_name", document_text(report, of.on)},
+                     {"nats", of.mean.nats},
+                     {"error", of.mean.error},
+                     {"deviations", of.deviations}});
+  return {{"references", std::move(groups)},
+          {"counterfactual", std::move(documents)},
+          {"influences", std::move(pairs)}};
+}
+
 Json json_of(const CurveCell& cell, const MemorizationReport& report) {
   return {{"variant", cell.variant},
           {"trial", cell.trial},
@@ -349,6 +395,9 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
   for (const NearRate& rate : near_rates(report, summary))
     near.push_back(json_of(rate, report, summary));
   for (const CurveCell& cell : curve_cells(report)) curves.push_back(json_of(cell, report));
+  Json references = json_of(report.references, report), distances = Json::array();
+  for (const ReferenceDistance& distance : reference_distances(report))
+    distances.push_back(json_of(distance, report));
   return {{"title", report.title},
           {"model", report.model},
           {"notes", report.notes},
@@ -369,6 +418,9 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
           {"capacity", std::move(capacity)},
           {"matched", std::move(matched)},
           {"membership", std::move(membership)},
+          {"references", std::move(references["references"])},
+          {"influences", std::move(references["influences"])},
+          {"against_reference", std::move(distances)},
           {"curves", std::move(curves)},
           {"origin", json_of(report.origin)}};
 }
@@ -442,6 +494,7 @@ void write_json(const MemorizationReport& report, const TextSink& to) {
   JsonLines lines(to);
   lines.open("{");
   lines.values(overview_of(report, summary));
+  lines.values({{"counterfactual", json_of(report.references, report)["counterfactual"]}});
   lines.values({{"summary", std::move(cells)}});
   lines.key("document_names");
   lines.open("[");

@@ -120,6 +120,34 @@ function separationsTable(view, table) {
         found(result, 0.001), found(result, 0.01)]))));
 }
 
+// ---- References.
+
+const withError = (value, error) => `${fixed(value, 3)} \u00b1${fixed(error, 3)}`;
+
+function referencesTable(view, table) {
+  const known = (value, text) => value === null ? "-" : text(value);
+  table.append(headRow(["Group", "Trial", "Documents", "References", "Nats a token", "LiRA AUC",
+    "From", "To", "Right\u00a0%", "Flips\u00a0%"]),
+    html("tbody", {}, ...view.references.map((one) => bodyRow(one.group, [
+      ...["trial", "documents", "references"].map((key) => count(one[key])),
+      withError(one.memorized_nats, one.memorized_error),
+      ...["mean", "min", "max"].map((key) => known(one[`lira_auc_${key}`], (x) => fixed(x, 3))),
+      ...["right", "flips"].map((key) => known(one[`lira_${key}`], (x) => fixed(100 * x, 1)))]))));
+}
+
+function distancesTable(view, table) {
+  table.append(headRow(["Group", "Documents", "Loss", "By the reference", "KS distance", "p"]),
+    html("tbody", {}, ...view.against_reference.map((one) => bodyRow(one.group,
+      [count(one.documents), fixed(one.loss, 3), fixed(one.reference_loss, 3),
+        fixed(one.ks_distance, 3), one.ks_p.toPrecision(2)]))));
+}
+
+function influencesTable(view, table) {
+  table.append(headRow(["Learned", "Trial", "Asked", "Nats a token", "Deviations"]),
+    html("tbody", {}, ...view.influences.map((one) => bodyRow(one.name, [count(one.trial),
+      one.on_name, withError(one.nats, one.error), fixed(one.deviations, 1)]))));
+}
+
 const kScoreTexts = {loss: "loss", zlib: "loss / zlib", min_k: "min-k %", min_k_pp: "min-k %++",
   blind: "blind", ratio: "ratio to references", windows: "windows against references",
   lira_offline: "LiRA, offline", lira_online: "LiRA, online"};

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "axonn/use/memorize/report.h"
+#include "axonn/use/memorize/report/report.h"
 
 namespace axonn {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "axonn/use/memorize/report.h"
+#include "axonn/use/memorize/report/report.h"
 
 namespace axonn::testing_support {
 
@@ -99,6 +99,15 @@ inline MemorizationReport recorded_audit() {
   return report;
 }
 
+/// recorded_audit() by a reference under which each document asked costs 0.5 nats a token more, and
+/// the controls as much.
+inline MemorizationReport audit_with_reference() {
+  MemorizationReport report = recorded_audit();
+  for (Recitation& r : report.runs[0].recitations)
+    if (r.scores) r.scores->ratio = r.group == 0 ? 0.5 : 0;
+  return report;
+}
+
 /// recorded_audit() whose shorter prompts, of 8 tokens, begin 20 tokens after the document's
 /// beginning, where they have the worst matches, and at it. Rates for n = 3 and 50, p = 0.25.
 inline MemorizationReport swept_audit() {
@@ -145,6 +154,18 @@ inline MemorizationReport arms_study() {
   for (std::int64_t d : {0, 1, 6, 7})
     run.recitations[d].information =
         Information{.bits = 80, .coded = d < 2 ? 90.0 : 20.0 * (d - 6)};
+  report.references.groups = {
+      {.group = 3,
+       .documents = 2,
+       .references = 8,
+       .memorized = {.nats = 0.25, .error = 0.06},
+       .lira =
+           LiraDecisions{
+               .auc_mean = .75, .auc_least = .5, .auc_most = 1, .right = .625, .flips = .375}},
+      {.group = 2, .documents = 2, .references = 8, .memorized = {.nats = 0.5, .error = 0.125}}};
+  report.references.documents = {{.group = 3, .document = 6, .memorized = {.nats = .5}}};
+  report.references.pairs = {
+      {.influence = {.of = 6, .on = 7, .mean = {.nats = 1.5, .error = .5}, .deviations = 3}}};
   const std::vector<bool> none(8, false);
   std::vector<bool> late = none;
   late[6] = late[7] = true;

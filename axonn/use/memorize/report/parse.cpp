@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/foundation/base/check.h"
-#include "axonn/use/memorize/report_fields.h"
-#include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/report/fields.h"
+#include "axonn/use/memorize/report/json.h"
 
 namespace axonn {
 
@@ -25,7 +25,7 @@ class Node {
   Node operator[](const char* key) const {
     want(value_->is_object(), "an object");
     const auto found = value_->find(key);
-    if (found == value_->end()) refuse(place(), ": '", key, "' is missing");
+    if (found == value_->end()) refuse(location(), ": '", key, "' is missing");
     return {*found, file_, path_.empty() ? key : concat(path_, '.', key)};
   }
 
@@ -129,9 +129,9 @@ class Node {
 
  private:
   void want(bool right, const std::string& what) const {
-    if (!right) refuse(place(), " is not ", what);
+    if (!right) refuse(location(), " is not ", what);
   }
-  std::string place() const { return path_.empty() ? file_ : file_ + ": " + path_; }
+  std::string location() const { return path_.empty() ? file_ : file_ + ": " + path_; }
 
   const Json* value_;
   std::string file_, path_;

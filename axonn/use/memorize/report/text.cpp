@@ -1,4 +1,4 @@
-#include "axonn/use/memorize/report_text.h"
+#include "axonn/use/memorize/report/text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,15 +13,15 @@
 
 #include "axonn/foundation/base/log.h"
 #include "axonn/foundation/base/utf8.h"
-#include "axonn/use/memorize/text_table.h"
+#include "axonn/use/memorize/report/text_names.h"
+#include "axonn/use/memorize/report/text_scores.h"
+#include "axonn/use/memorize/report/text_table.h"
 
 namespace axonn {
 
 namespace {
 
 constexpr int kColumns = kTableColumns;
-constexpr int kMostVariant = 10, kMostGroup = 18;  // most columns of a name
-constexpr int kMostTraining = 18;                  // likewise, in tables without groups
 constexpr std::size_t kMostListed = 10;
 
 using Row = TextRow;
@@ -75,12 +75,6 @@ std::string spread_text(const TrialSpread& spread, int digits) {
 /// "64", or "whole" for kWholePrompt.
 std::string prompt_text(std::int64_t length) {
   return length == kWholePrompt ? "whole" : format_count(length);
-}
-
-/// Whether no run names a variant; the report then does not mention variants.
-bool is_audit(const MemorizationReport& report) {
-  return std::ranges::all_of(report.runs,
-                             [](const RecitationRun& run) { return run.variant.empty(); });
 }
 
 /// The tested cells of one group at the longest prompt, one per variant.
@@ -144,11 +138,6 @@ std::string none_recited(const MemorizationReport& report, const MemorizationSum
                            report.suffix_tokens));
 }
 
-std::string variant_name(const std::string& name, int most = kMostVariant) {
-  return shortened(printable(name), most);
-}
-std::string group_name(const std::string& name) { return shortened(printable(name), kMostGroup); }
-
 /// Wraps words into lines of at most kColumns, indented by `indent` spaces.
 std::string wrapped(const std::string& words, int indent) {
   std::istringstream in(printable(words));
@@ -162,12 +151,6 @@ std::string wrapped(const std::string& words, int indent) {
     line += (line.empty() ? "" : " ") + word;
   }
   return line.empty() ? text : text + std::string(indent, ' ') + line + '\n';
-}
-
-/// The first columns of a row: the variant (not in an audit) and the group.
-Row names_of(const MemorizationReport& report, const std::string& variant,
-             const std::string& group) {
-  return is_audit(report) ? Row{group_name(group)} : Row{variant_name(variant), group_name(group)};
 }
 
 std::string main_table(const MemorizationReport& report, const MemorizationSummary& summary) {
@@ -351,81 +334,6 @@ std::string matched_table(const MemorizationReport& report, const MemorizationSu
          text_table(rows, names_of(report, "", "").size() + 1);
 }
 
-/// "0.850 ±0.259", and for each rate "75.0 (43-95)", in percent, or "not measurable".
-Row separation_texts(const Separation& separation) {
-  Row row{fmt::format("{:.3f} \u00b1{:.3f}", separation.auc, separation.auc - separation.low)};
-  for (const auto& one : separation.true_positives)
-    row.push_back(one ? fmt::format("{:.1f} ({:.0f}-{:.0f})", 100 * one->share, 100 * one->low,
-                                    100 * one->high)
-                      : "not measurable");
-  return row;
-}
-
-bool has_references(const MemorizationReport& report) {
-  return std::ranges::any_of(report.runs, [](const RecitationRun& run) {
-    return std::ranges::any_of(run.recitations, [](const Recitation& r) {
-      return r.scores && !std::isnan(r.scores->ratio);
-    });
-  });
-}
-
-/// How well scores separate each group from the control, in the first trial. Empty without scores.
-std::string membership_table(const MemorizationReport& report) {
-  std::vector<Row> rows{names_of(report, "", ""), names_of(report, "loss", "group")};
-  for (const char* title : {"", "AUC with 95 %", "TPR % at", "TPR % at"}) rows[0].push_back(title);
-  for (const char* title : {"score", "interval", "0.1 % FPR", "1 % FPR"}) rows[1].push_back(title);
-  bool more = false;
-  for (const MembershipResult& result : membership_results(report)) {
-    more = more || result.trial != 1;
-    if (result.trial != 1) continue;
-    Row row = names_of(report, result.variant, report.groups[result.group]);
-    row.emplace_back(result.score);
-    for (std::string& text : separation_texts(result.separation)) row.push_back(std::move(text));
-    rows.push_back(std::move(row));
-  }
-  if (rows.size() == 2) return "";
-  return fmt::format(
-      "\nmembership: told from the control by scores (the blind score sees no model){}\n{}",
-      more ? "; trial 1 of several" : "", text_table(rows, names_of(report, "", "").size() + 1));
-}
-
-/// How far canaries are from the middle of their candidates. Empty without canaries.
-std::string exposure_table(const MemorizationReport& report, const MemorizationSummary& summary) {
-  std::vector<Row> rows{names_of(report, "training", "group")};
-  for (const char* title : {"canaries", "mean", "median", "at most", "rank 1 %"})
-    rows[0].push_back(title);
-  for (const ExposureFigures& of : exposure_figures(report, summary)) {
-    Row& row = rows.emplace_back(
-        names_of(report, summary.variants[of.variant].name, report.groups[of.group]));
-    row.push_back(format_count(of.canaries));
-    for (const double bits : {of.mean, of.median, of.most})
-      row.push_back(fmt::format("{:.2f}", bits));
-    row.push_back(fmt::format(
-        "{:.1f}", 100 * static_cast<double>(of.first) / static_cast<double>(of.canaries)));
-  }
-  if (rows.size() == 1) return "";
-  return "\nexposure of canaries, bits\n" + text_table(rows, names_of(report, "", "").size());
-}
-
-/// Random bits that the runs of the first trial hold. Empty if no bits are known.
-std::string capacity_table(const MemorizationReport& report) {
-  std::vector<Row> rows{names_of(report, "training", "group")};
-  for (const char* title : {"docs", "random", "coded", "memorized", "a parameter"})
-    rows[0].push_back(title);
-  for (const CapacityFigures& of : capacity_figures(report)) {
-    if (of.trial != 1) continue;
-    Row& row = rows.emplace_back(
-        names_of(report, of.variant, of.group ? report.groups[*of.group] : "all learned"));
-    row.push_back(format_count(of.documents));
-    for (const double bits : {of.bits, of.coded, of.memorized})
-      row.push_back(format_count(std::llround(bits)));
-    row.push_back(of.bits_per_parameter ? fmt::format("{:.4f}", *of.bits_per_parameter) : "-");
-  }
-  if (rows.size() == 1) return "";
-  return "\nbits of random choices in documents, and those that the model holds; trial 1\n" +
-         text_table(rows, names_of(report, "", "").size());
-}
-
 /// "80-100 %": the part of the steps in which a group is learned.
 std::string part_text(const PartOfSteps& part) {
   return fmt::format("{:.0f}-{:.0f} %", 100 * part.from, 100 * part.to);
@@ -565,12 +473,12 @@ std::string to_text(const MemorizationReport& report) {
   if (!report.group_parts.empty())
     return text + dose_tables(report, summary) + exposure_table(report, summary) +
            capacity_table(report) + (has_references(report) ? membership_table(report) : "") +
-           runs_table(report, summary) +
+           references_table(report) + runs_table(report, summary) +
            "\nall other figures are in the report's page and in its JSON\n";
   text += main_table(report, summary) + runs_table(report, summary);
   text += sweep_tables(report, summary) + extraction_tables(report, summary) +
           near_tables(report, summary) + matched_table(report, summary) + membership_table(report) +
-          capacity_table(report);
+          distance_table(report) + references_table(report) + capacity_table(report);
   return is_audit(report) ? text + listed(report) : text;
 }
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "axonn/use/memorize/report.h"
+#include "axonn/use/memorize/report/report.h"
 
 namespace axonn {
 
