@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Shows that two builds of the program compute the same bits, as a change of structure must.
 
-    scripts/same-bits.py BEFORE AFTER
+    scripts/same-bits.py BEFORE AFTER [--other-keys]
 
 BEFORE and AFTER are axonn programs. Each trains twelve kinds of models on three grids, saves in the
 middle, resumes and saves again. Losses, gradient norms, all other results of the steps, peaks of
-memory, and the bytes of checkpoints must be equal. Exits with 1 if anything differs.
+memory, and the bytes of checkpoints must be equal. Exits with 1 if anything differs. --other-keys:
+the programs have other keys of configuration, so config.toml, and index.json with its checksum, are
+not compared.
 """
 
 import hashlib
@@ -129,7 +131,7 @@ def sections(text):
     return dotted, table + rest
 
 
-def results(program, data, kind, grid):
+def results(program, data, kind, grid, left_out):
     """What a run of a kind on a grid leaves, as a list of comparable texts."""
     _, _, z, _ = grid.split(",")
     dotted, tables = sections(KINDS[kind].format(
@@ -156,7 +158,7 @@ def results(program, data, kind, grid):
                     record = {k: v for k, v in json.loads(line).items() if k not in TIMES}
                     found.append(f"{name}: {json.dumps(record)}")
             for path, _, files in sorted(os.walk(f"{folder}/{name}/checkpoints")):
-                for each in sorted(files):
+                for each in sorted(set(files) - left_out):
                     with open(f"{path}/{each}", "rb") as file:
                         digest = hashlib.sha256(file.read()).hexdigest()
                     found.append(f"{os.path.relpath(path, folder)}/{each}: {digest}")
@@ -176,15 +178,17 @@ def make_data(program, data):
 
 
 def main():
-    if len(sys.argv) != 3:
+    left_out = {"config.toml", "index.json"} if "--other-keys" in sys.argv else set()
+    paths = [argument for argument in sys.argv[1:] if argument != "--other-keys"]
+    if len(paths) != 2:
         sys.exit(__doc__)
-    programs = [os.path.abspath(path) for path in sys.argv[1:]]
+    programs = [os.path.abspath(path) for path in paths]
     with tempfile.TemporaryDirectory() as data, ThreadPoolExecutor(2) as pool:
         make_data(programs[0], data)
         differing = 0
         for kind in KINDS:
             for grid in GRIDS:
-                before, after = pool.map(lambda p: results(p, data, kind, grid), programs)
+                before, after = pool.map(lambda p: results(p, data, kind, grid, left_out), programs)
                 unequal = [pair for pair in zip(before, after) if pair[0] != pair[1]]
                 same = not unequal and len(before) == len(after)
                 differing += not same
