@@ -80,16 +80,17 @@ void Embedding::look_up(const Context& ctx, ops::Embedding rows) const {
     rows.table = table_->weight();
     return ctx.backend.run(rows);
   }
-  const ops::DequantizeRows values{rows.out, rows.ids, codes->records, codes->form, rows.first};
-  ctx.backend.run(values);
-  if (!rows.learned.data) return;
-  const Tensor copy = ctx.empty(rows.out.rows, rows.out.cols, rows.out.dtype);
-  ctx.backend.run(ops::Cast{copy.view(), rows.out});
+  const auto values_in = [&](const View& out) {
+    ctx.backend.run(ops::DequantizeRows{out, rows.ids, codes->records, codes->form, rows.first});
+  };
+  if (!rows.learned.data) return values_in(rows.out);
+  const Tensor found = ctx.empty(rows.out.rows, rows.out.cols, rows.out.dtype);
+  values_in(found.view());
   std::vector<std::int32_t> in_order(rows.out.rows);
   std::iota(in_order.begin(), in_order.end(), 0);
   const Tensor ids = ctx.on_device(in_order);
   rows.ids = ids.view();
-  rows.table = copy.view();
+  rows.table = found.view();
   rows.first = 0;
   ctx.backend.run(rows);
 }

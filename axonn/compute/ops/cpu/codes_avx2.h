@@ -6,6 +6,7 @@
 
 #include <immintrin.h>
 
+#include "axonn/compute/ops/cpu/codes_f16c.h"
 #include "axonn/compute/ops/cpu/floats.h"
 
 // Registers of floats from codes by AVX2 and F16C; codes_portable.h describes the functions.
@@ -37,12 +38,6 @@ namespace detail {
   return _mm256_blendv_ps(_mm256_permutevar8x32_ps(_mm256_loadu_ps(values.data()), all),
                           _mm256_permutevar8x32_ps(_mm256_loadu_ps(values.data() + 8), all),
                           _mm256_castsi256_ps(_mm256_slli_epi32(all, 28)));
-}
-
-inline float from_f16(const std::uint8_t* bytes) {
-  std::uint16_t bits;
-  std::memcpy(&bits, bytes, sizeof bits);
-  return _cvtsh_ss(bits);
 }
 
 }  // namespace detail

@@ -2,10 +2,10 @@
 
 #include <array>
 #include <cstdint>
-#include <cstring>
 
 #include <immintrin.h>
 
+#include "axonn/compute/ops/cpu/codes_f16c.h"
 #include "axonn/compute/ops/cpu/floats.h"
 
 // Registers of floats from codes by AVX-512; codes_portable.h describes the functions. g++ 12 warns
@@ -41,12 +41,6 @@ inline __m512 from_words(__m512i words) { return _mm512_maskz_cvtepi32_ps(kAll16
   const auto pairs = reinterpret_cast<Pairs>(_mm512_maskz_cvtepu8_epi64(0xff, bytes));
   return _mm512_maskz_permutexvar_ps(kAll16, reinterpret_cast<__m512i>(pairs >> 4 | pairs << 32),
                                      _mm512_loadu_ps(values.data()));
-}
-
-inline float from_f16(const std::uint8_t* bytes) {
-  std::uint16_t bits;
-  std::memcpy(&bits, bytes, sizeof bits);
-  return _cvtsh_ss(bits);
 }
 
 }  // namespace detail
