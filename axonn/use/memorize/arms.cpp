@@ -76,6 +76,10 @@ SlotRange range_of(const BucketConfig& arm, const InjectionPlan& plan) {
   return {slot(arm.when.at(0)), slot(arm.when.at(1))};
 }
 
+DocumentPlace place_of_arm(const BucketConfig& arm) {
+  return {.offset = arm.offset, .learned = arm.loss == BucketLoss::same};
+}
+
 /// The first free sequence at or after `from` in the range, else the first free one in it.
 std::int64_t next_free(const std::vector<std::int32_t>& slots, SlotRange range, std::int64_t from,
                        const BucketConfig& arm) {
@@ -159,6 +163,35 @@ StudyDocument near_duplicate(const StudyDocument& document, std::int64_t number,
   return copy;
 }
 
+namespace {
+
+/// Text number v that is learned in place of a document of an arm.
+StudyDocument perturbed(const StudyDocument& document, std::int64_t v, const BucketConfig& arm,
+                        const Tokenizer& tokenizer, const ArmOptions& options) {
+  const Perturbation kind = perturbation_of(arm);
+  if (kind == Perturbation::tokens)
+    return near_duplicate(document, v, arm.change_every, options.seed);
+  const bool names = kind == Perturbation::names;
+  const std::string text = tokenizer.decode(document.tokens, {.skip_special = true}),
+                    changed = names ? with_translated_names(
+                                          text, seed_of(options.seed, concat("names/", v)))
+                                    : paraphrased(text, seed_of(options.seed,
+                                                                concat(document.name, "/", v)));
+  if (changed == text)
+    refuse("[[memorize.bucket]] \"", arm.name, "\": perturbation = \"",
+           kPerturbations[static_cast<int>(kind)], "\" finds ",
+           names ? "no name" : "no word that it knows and no two sentences", " in ", document.name,
+           "; choose other documents, or perturbation = \"tokens\"");
+  StudyDocument copy{concat(names ? "translation " : "paraphrase ", v + 1, " of ", document.name),
+                     tokenizer.encode_prompt(changed)};
+  const auto end = tokenizer.end_of_text();
+  if (end && copy.tokens.back() == *end) copy.tokens.pop_back();
+  if (std::ssize(copy.tokens) > options.limits.most) copy.tokens.resize(options.limits.most);
+  return copy;
+}
+
+}  // namespace
+
 TrialDocuments documents_of_arms(std::span<const BucketConfig> arms, const FoundDocuments& given,
                                  const Tokenizer& tokenizer, const ArmOptions& options) {
   std::int64_t texts = 0, records = 0;
@@ -184,11 +217,11 @@ TrialDocuments documents_of_arms(std::span<const BucketConfig> arms, const Found
   documents.tested = std::ssize(all);
   for (std::int64_t d = 0; d < documents.tested; ++d) {
     const BucketConfig& arm = arms[documents.group[d]];
-    const bool itself = arm.variants == 1 || arm.times == 0;
+    const bool itself = perturbation_of(arm) == Perturbation::none || arm.times == 0;
     documents.first_variant.push_back(itself ? d : std::ssize(all));
     for (std::int64_t v = 0; !itself && v < arm.variants; ++v) {
       documents.original.push_back(d);
-      all.push_back(near_duplicate(all[d], v, arm.change_every, options.seed));
+      all.push_back(perturbed(all[d], v, arm, tokenizer, options));
     }
   }
   documents.all = std::make_shared<const std::vector<StudyDocument>>(std::move(all));
@@ -269,7 +302,7 @@ TrialPlan plan_of_trial(const Config& config, const MemorizeConfig& memorize,
   trial.slots.documents =
       listed ? slots_of_arms(arms, trial.documents, plan) : injections(plan, epochs);
   for (const std::int64_t tested : trial.documents.original)
-    trial.slots.offsets.push_back(arms[trial.documents.group[tested]].offset);
+    trial.slots.places.push_back(place_of_arm(arms[trial.documents.group[tested]]));
   return trial;
 }
 
@@ -284,12 +317,12 @@ InjectedSlots slots_of_reference(const Config& config, const MemorizeConfig& mem
   const std::vector<std::int64_t> controls = controls_of(arms);
   std::vector<std::vector<std::int64_t>> of_arm(arms.size());
   std::vector<std::int64_t> seen(arms.size(), 0);  // documents of each arm
-  std::vector<std::int64_t> offsets;               // by document
+  std::vector<DocumentPlace> places;               // by document
   for (std::int64_t d = 0; d < documents.tested; ++d) {
     const std::int64_t group = documents.group[d], k = seen[group]++;
     const std::int64_t as = controls[group] == group ? group_in_turn(controls, group, k) : group;
     of_arm[as].push_back(d);
-    offsets.push_back(arms[as].offset);
+    places.push_back(place_of_arm(arms[as]));
   }
   TrialDocuments ordered;
   for (std::size_t arm = 0; arm < arms.size(); ++arm) {
@@ -298,7 +331,7 @@ InjectedSlots slots_of_reference(const Config& config, const MemorizeConfig& mem
   }
   InjectedSlots slots{.first = plan.warmup_steps * plan.batch,
                       .documents = slots_of_arms(arms, ordered, plan),
-                      .offsets = std::move(offsets),
+                      .places = std::move(places),
                       .replaces = true};
   for (std::int32_t& document : slots.documents)
     if (document >= 0 && !learned[document]) document = -1;

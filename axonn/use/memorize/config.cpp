@@ -48,13 +48,17 @@ void list_bucket(BucketConfig& bucket, OptionList& list) {
                "so that its exposure is exact",
        .min = 0,
        .max = 999999});
+  list.add("perturbation", bucket.perturbation, kPerturbations,
+           {.help = "what is learned in place of each document: none, the document itself, or with "
+                    "variants above 1 as tokens; tokens, near-duplicates; paraphrase, its text "
+                    "with other words and another order of sentences; names, its text with its "
+                    "names in invented languages"});
   list.add("variants", &bucket.variants,
-           {.help = "number of near-duplicates of a document that are learned in turn in its "
-                    "place; 1: the document itself",
+           {.help = "number of such texts of a document, which are learned in turn",
             .min = 1,
             .max = 1e6});
   list.add("change_every", &bucket.change_every,
-           {.help = "of this many tokens, each near-duplicate replaces one by another",
+           {.help = "of this many tokens, each near-duplicate (tokens) replaces one by another",
             .unit = "tokens",
             .min = 2});
   list.add("offset", &bucket.offset,
@@ -62,6 +66,10 @@ void list_bucket(BucketConfig& bucket, OptionList& list) {
                     "which it is learned; all documents are cut so that they fit behind the most",
             .unit = "tokens",
             .min = 0});
+  list.add("loss", bucket.loss, kBucketLosses,
+           {.help = "what is learned of the documents: same, all that the loss of the training "
+                    "counts; none, nothing: they are read in front of other text, which is "
+                    "learned"});
 }
 
 /// What is compared and measured besides.
@@ -179,6 +187,34 @@ void list_memorize(MemorizeConfig& memorize, OptionList& list) {
                 memorize.buckets, list_bucket);
 }
 
+/// Where the documents of a bucket stand, and what is learned there.
+void validate_place(const BucketConfig& bucket, const std::string& name, const Config& config) {
+  const bool reads = bucket.loss == BucketLoss::none;
+  const std::string key = reads ? "loss = \"none\"" : concat("offset = ", bucket.offset);
+  if (bucket.offset == 0 && !reads) return;
+  if (bucket.times == 0)
+    refuse(name, ": ", key, " of a control, which is never learned; leave it out");
+  if (config.data.documents != DocumentMode::joined)
+    refuse(name, ": ", key, " puts documents ", reads ? "in front of" : "behind",
+           " other text, and with these [data] documents they do not see one another; set ",
+           "documents = \"joined\"");
+}
+
+/// What is learned in place of the documents of a bucket.
+void validate_perturbation(const BucketConfig& bucket, const std::string& name) {
+  const Perturbation kind = perturbation_of(bucket);
+  const std::string key = concat("perturbation = ", kPerturbations[static_cast<int>(kind)]);
+  if (bucket.perturbation != Perturbation::none && bucket.times == 0)
+    refuse(name, ": ", key, " of a control, which is never learned; leave it out");
+  if ((kind == Perturbation::paraphrase || kind == Perturbation::names) &&
+      bucket.kind == DocumentKind::uniform)
+    refuse(name, ": ", key, " of kind = \"uniform\", which has no words; set perturbation = ",
+           "\"tokens\", or another kind");
+  if (bucket.times > 0 && bucket.variants > bucket.times)
+    refuse(name, ": times = ", bucket.times, " leaves out some of variants = ", bucket.variants,
+           "; set variants to at most times");
+}
+
 /// Throws UsageError if a bucket contradicts itself or the training.
 void validate_bucket(const BucketConfig& bucket, const Config& config,
                      const MemorizeConfig& memorize) {
@@ -202,19 +238,12 @@ void validate_bucket(const BucketConfig& bucket, const Config& config,
            "; set more than [memorize] suffix_tokens = ", memorize.suffix_tokens,
            ", and at most [training] seq_len + 1, less the largest offset, = ",
            most_tokens(config, memorize));
-  if (bucket.offset > 0 && bucket.times == 0)
-    refuse(name, ": offset = ", bucket.offset,
-           " of a control, which is never learned; leave it out");
-  if (bucket.offset > 0 && config.data.documents != DocumentMode::joined)
-    refuse(name, ": offset = ", bucket.offset, " puts text in front of documents, which they do ",
-           "not see with these [data] documents; set documents = \"joined\"");
+  validate_place(bucket, name, config);
+  validate_perturbation(bucket, name);
   if (bucket.kind == DocumentKind::canary &&
       bucket.others >= std::llround(std::pow(10, bucket.digits)))
     refuse(name, ": others = ", bucket.others, " of digits = ", bucket.digits, " are not so many; ",
            "set more digits, or others = 0 for all");
-  if (bucket.variants > 1 && bucket.times > 0 && bucket.variants > bucket.times)
-    refuse(name, ": times = ", bucket.times, " leaves out some of variants = ", bucket.variants,
-           "; set variants to at most times");
 }
 
 void validate_buckets(const Config& config, const MemorizeConfig& memorize) {
@@ -312,9 +341,10 @@ void validate_study(const Config& config, const MemorizeConfig& memorize) {
         "[memorize] references_apart: ranks would share the first GPU; set [parallelism] device ",
         "= \"cpu\", or leave references_apart out");
   for (const BucketConfig& bucket : memorize.buckets)
-    if (memorize.references > 0 && bucket.variants > 1)
-      refuse("[memorize] references: documents of the control would have no near-duplicates, so ",
-             "[[memorize.bucket]] ", toml_string(bucket.name), " needs variants = 1");
+    if (memorize.references > 0 && perturbation_of(bucket) != Perturbation::none)
+      refuse("[memorize] references: documents of the control would not be perturbed, so ",
+             "[[memorize.bucket]] ", toml_string(bucket.name),
+             " needs perturbation = \"none\" and variants = 1");
   validate_sweeps(memorize);
   if (memorize.has_goldfish() && config.training.goldfish.k == 0)
     refuse(

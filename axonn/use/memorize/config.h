@@ -9,6 +9,7 @@
 
 #include "axonn/run/config/config.h"
 #include "axonn/use/memorize/near.h"
+#include "axonn/use/memorize/perturb.h"
 
 namespace axonn {
 
@@ -19,6 +20,11 @@ enum class DocumentKind { record, text, uniform, canary };
 inline constexpr std::array<std::string_view, 4> kDocumentKinds = {"record", "text", "uniform",
                                                                    "canary"};
 
+/// What is learned of a bucket's documents. same: what the training's loss counts; none: nothing.
+/// They are read then in front of other text, which is learned.
+enum class BucketLoss { same, none };
+inline constexpr std::array<std::string_view, 2> kBucketLosses = {"same", "none"};
+
 /// [[memorize.bucket]]: documents that are learned a number of times in a part of the steps.
 struct BucketConfig {
   std::string name = {};
@@ -26,15 +32,23 @@ struct BucketConfig {
   std::int64_t times = 0;         ///< that each is learned; 0: a control
   std::vector<double> when = {};  ///< from and to, shares of the steps; empty: after the warm-up
   DocumentKind kind = DocumentKind::record;
-  std::int64_t tokens = 64;        ///< of a uniform document
-  std::int64_t digits = 3;         ///< of a canary that are secret, the last ones
-  std::int64_t others = 0;         ///< texts with other digits to rank a canary among; 0: all
-  std::int64_t variants = 1;       ///< near-duplicates, of which each is learned in turn
+  std::int64_t tokens = 64;  ///< of a uniform document
+  std::int64_t digits = 3;   ///< of a canary that are secret, the last ones
+  std::int64_t others = 0;   ///< texts with other digits to rank a canary among; 0: all
+  Perturbation perturbation = Perturbation::none;  ///< see perturbation_of()
+  std::int64_t variants = 1;       ///< perturbed documents, of which each is learned in turn
   std::int64_t change_every = 16;  ///< tokens, of which one differs in each near-duplicate
   std::int64_t offset = 0;         ///< tokens of other text before the document in its sequence
+  BucketLoss loss = BucketLoss::same;
 
   bool operator==(const BucketConfig&) const = default;
 };
+
+/// The perturbation of a bucket's documents. Several variants are near-duplicates if none is named.
+inline Perturbation perturbation_of(const BucketConfig& bucket) {
+  return bucket.perturbation == Perturbation::none && bucket.variants > 1 ? Perturbation::tokens
+                                                                          : bucket.perturbation;
+}
 
 /// [memorize]: the memorization study.
 struct MemorizeConfig {

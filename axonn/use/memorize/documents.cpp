@@ -114,6 +114,16 @@ class DocumentsOfTokens : public StudyDocuments::Source {
   std::vector<Window> windows_;
 };
 
+/// Replaces tokens of a sequence of joined documents by those of a document, none of which is a
+/// target. The last of them predicts the token of the sequence that follows.
+void put_in(std::span<const std::int32_t> tokens, std::int64_t offset, Sequence& to) {
+  for (std::int64_t i = 0; i < std::ssize(tokens); ++i) {
+    const std::int64_t row = offset + i;
+    if (row < std::ssize(to.ids)) to.ids[row] = tokens[i];
+    if (row > 0) to.targets[row - 1] = -1;
+  }
+}
+
 /// Documents of two kinds.
 class JoinedDocuments : public StudyDocuments::Source {
  public:
@@ -234,7 +244,8 @@ InjectedSequences::InjectedSequences(std::unique_ptr<const Sequences> others,
       first_(slots.first),
       seq_len_(seq_len),
       injected_(std::move(slots.documents)),
-      offsets_(std::move(slots.offsets)) {
+      places_(std::move(slots.places)),
+      reads_(std::ranges::any_of(places_, [](const auto& one) { return !one.learned; })) {
   std::int64_t others_before = first_;
   for (const std::int32_t document : injected_) {
     AXONN_CHECK(document < std::ssize(*documents_), "injected sequences: document ", document,
@@ -245,10 +256,11 @@ InjectedSequences::InjectedSequences(std::unique_ptr<const Sequences> others,
   Sequence sample;
   others_->read(0, sample);
   packed_ = !sample.starts.empty();
-  const bool behind = std::ranges::any_of(offsets_, [](std::int64_t one) { return one > 0; });
+  const bool among =
+      reads_ || std::ranges::any_of(places_, [](const auto& one) { return one.offset > 0; });
   AXONN_CHECK(
-      !behind || (slots.replaces && !packed_),
-      "injected sequences: documents follow text only if they replace it, in joined documents");
+      !among || (slots.replaces && !packed_),
+      "injected sequences: documents stand in text only if they replace it, in joined documents");
 }
 
 std::pair<std::int32_t, std::int64_t> InjectedSequences::locate(std::int64_t n) const {
@@ -262,10 +274,11 @@ void InjectedSequences::read(std::int64_t n, Sequence& to) const {
   const auto [document, other] = locate(n);
   if (document < 0) return others_->read(other, to);
   const std::vector<std::int32_t>& tokens = (*documents_)[document].tokens;
-  const std::int64_t offset = offset_of(document);
-  if (offset > 0) others_->read(other, to);
+  const auto [offset, learned] = place_of(document);
+  if (offset > 0 || !learned) others_->read(other, to);
   AXONN_CHECK(std::ssize(tokens) + offset <= seq_len_ + 1, "injected sequences: ", tokens.size(),
               " tokens behind ", offset, " others; a sequence has ", seq_len_);
+  if (!learned) return put_in(tokens, offset, to);
   to.ids.resize(offset);
   to.targets.resize(offset);
   if (offset > 0) to.targets.back() = tokens.front();
@@ -284,7 +297,9 @@ void InjectedSequences::read(std::int64_t n, Sequence& to) const {
 Sequences::Size InjectedSequences::size(std::int64_t n) const {
   const auto [document, other] = locate(n);
   if (document < 0) return others_->size(other);
-  const std::int64_t inputs = std::ssize((*documents_)[document].tokens) - 1 + offset_of(document);
+  const DocumentPlace place = place_of(document);
+  if (!place.learned) return others_->size(other);  // at most
+  const std::int64_t inputs = std::ssize((*documents_)[document].tokens) - 1 + place.offset;
   return {inputs, inputs};
 }
 

@@ -116,13 +116,18 @@ struct InjectionPlan {
 std::vector<std::int32_t> injections(const InjectionPlan& plan,
                                      std::span<const std::int64_t> epochs);
 
+/// How a document stands in its sequence. Another place than the beginning, and a document of which
+/// nothing is learned, need InjectedSlots::replaces, since they stand in the text that is replaced.
+struct DocumentPlace {
+  std::int64_t offset = 0;  ///< tokens of other text before it, which are learned
+  bool learned = true;      ///< false: no token of it is a target, and other text follows
+};
+
 /// The sequences after the warm-up.
 struct InjectedSlots {
   std::int64_t first = 0;                    ///< number of the first of them
   std::vector<std::int32_t> documents = {};  ///< the document injected in each, or -1
-  /// Of each document the tokens of other text before it in its sequence; empty: 0. Needs
-  /// `replaces`, since that text is what the document replaces.
-  std::vector<std::int64_t> offsets = {};
+  std::vector<DocumentPlace> places = {};    ///< of each document; empty: all as usual
   /// Whether a document replaces other text, so that all other text is the same without it; if
   /// not, that text comes later.
   bool replaces = false;
@@ -130,7 +135,8 @@ struct InjectedSlots {
 
 /// The training sequences of a study: other sequences and, after the warm-up, documents among
 /// them. A document is a sequence of its own that starts with its first token, or follows other
-/// text, which is learned, too, with the document's first token as the next one.
+/// text, which is learned, too, with the document's first token as the next one. If the document is
+/// not to be learned, the rest of that text follows, and the model learns it after the document.
 class InjectedSequences : public Sequences {
  public:
   /// Documents must have 2 to seq_len + 1 tokens, less their offset.
@@ -142,14 +148,14 @@ class InjectedSequences : public Sequences {
   void read(std::int64_t n, Sequence& to) const override;
   Size size(std::int64_t n) const override;
   std::string where(std::int64_t n) const override;
-  bool counts_by_reading() const override { return others_->counts_by_reading(); }
+  bool counts_by_reading() const override { return reads_ || others_->counts_by_reading(); }
 
  private:
   /// The document that sequence n holds, or -1 and the sequence's index among the others.
   std::pair<std::int32_t, std::int64_t> locate(std::int64_t n) const;
 
-  std::int64_t offset_of(std::int32_t document) const {
-    return offsets_.empty() ? 0 : offsets_.at(document);
+  DocumentPlace place_of(std::int32_t document) const {
+    return places_.empty() ? DocumentPlace() : places_.at(document);
   }
 
   std::unique_ptr<const Sequences> others_;
@@ -157,7 +163,8 @@ class InjectedSequences : public Sequences {
   std::int64_t first_, seq_len_;
   bool packed_;                         // the other sequences hold positions and document starts
   std::vector<std::int32_t> injected_;  // from first_ on
-  std::vector<std::int64_t> offsets_;   // by document
+  std::vector<DocumentPlace> places_;   // by document
+  bool reads_;                          // some are not learned
   std::vector<std::int64_t> earlier_;   // number of other sequences before each of these
 };
 

@@ -564,7 +564,13 @@ MemorizationReport Study::make_report() const {
     report.group_sizes.push_back(arm.size);
     report.group_epochs.push_back(arm.times);
     if (!memorize_.buckets.empty())
-      report.group_parts.push_back({.from = arm.when[0], .to = arm.when[1]});
+      report.group_designs.push_back(
+          {.from = arm.when[0],
+           .to = arm.when[1],
+           .perturbation = std::string(kPerturbations[static_cast<int>(perturbation_of(arm))]),
+           .variants = arm.variants,
+           .offset = arm.offset,
+           .loss = std::string(kBucketLosses[static_cast<int>(arm.loss)])});
   }
   return report;
 }

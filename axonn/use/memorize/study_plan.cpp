@@ -53,6 +53,25 @@ std::string kind_text(const BucketConfig& arm) {
   return fmt::format("documents of {} uniform tokens", arm.tokens);
 }
 
+/// ", as 4 near-duplicates in turn, in which one of 16 tokens differs".
+std::string perturbation_text(const BucketConfig& arm) {
+  const bool several = arm.variants > 1;
+  const std::string count = several ? format_count(arm.variants) + " " : "a ",
+                    turn = several ? "s in turn" : "";
+  switch (perturbation_of(arm)) {
+    case Perturbation::none:
+      break;
+    case Perturbation::tokens:
+      return fmt::format(", as {}near-duplicate{}, in which one of {} tokens differs", count, turn,
+                         arm.change_every);
+    case Perturbation::paraphrase:
+      return fmt::format(", as {}paraphrase{}", count, turn);
+    case Perturbation::names:
+      return fmt::format(", as {}translation{}, in which the names differ", count, turn);
+  }
+  return "";
+}
+
 /// "dose-4: 40 generated records, 4 times each in steps 961 to 1,200, 160 sequences".
 std::string arm_text(const BucketConfig& arm, std::int64_t steps) {
   std::string text = fmt::format("{}: {} {}", arm.name, format_count(arm.size), kind_text(arm));
@@ -62,9 +81,8 @@ std::string arm_text(const BucketConfig& arm, std::int64_t steps) {
                   arm.times == 1 ? "" : "s", format_count(step_at(arm.when[0], steps) + 1),
                   format_count(step_at(arm.when[1], steps)), format_count(arm.size * arm.times));
   if (arm.offset > 0) text += fmt::format(", behind {} tokens of other text", arm.offset);
-  if (arm.variants > 1)
-    text += fmt::format(", as {} near-duplicates in turn, in which one of {} tokens differs",
-                        arm.variants, arm.change_every);
+  text += perturbation_text(arm);
+  if (arm.loss == BucketLoss::none) text += ", of which nothing is learned";
   return text;
 }
 

@@ -158,7 +158,7 @@ TEST(InjectedSequences, HavePositionsAndStartsIfTheOthersHave) {
 }
 
 TEST(InjectedSequences, BehindOtherTextFollowItInItsPlace) {
-  InjectedSlots slots{.first = 2, .documents = {-1, 0, 1}, .offsets = {3, 5}, .replaces = true};
+  InjectedSlots slots{.first = 2, .documents = {-1, 0, 1}, .places = {{3}, {5}}, .replaces = true};
   const InjectedSequences sequences(std::make_unique<Counting>(false), documents(2), slots,
                                     kLength);
   Sequence read;
@@ -170,10 +170,36 @@ TEST(InjectedSequences, BehindOtherTextFollowItInItsPlace) {
   sequences.read(4, read);
   EXPECT_THAT(read.ids, ElementsAre(4, 5, 6, 7, 8, 1001, 2001, 3001));
   EXPECT_THAT(read.targets, ElementsAre(5, 6, 7, 8, 1001, 2001, 3001, 4001));
-  slots.offsets = {3, 6};
+  slots.places = {{3}, {6}};
   const InjectedSequences full(std::make_unique<Counting>(false), documents(2), slots, kLength);
   EXPECT_THROW(full.read(4, read), Error) << "9 inputs";
   EXPECT_THROW(InjectedSequences(std::make_unique<Counting>(true), documents(2), slots, kLength),
                Error)
       << "documents that are separate would not see the text";
+}
+
+TEST(InjectedSequences, OfWhichNothingIsLearnedStandAmongTextThatIs) {
+  InjectedSlots slots{.first = 2,
+                      .documents = {-1, 0, 1},
+                      .places = {{.learned = false}, {.offset = 2, .learned = false}},
+                      .replaces = true};
+  const InjectedSequences sequences(std::make_unique<Counting>(false), documents(2), slots,
+                                    kLength);
+  EXPECT_TRUE(sequences.counts_by_reading());
+  Sequence read;
+  sequences.read(3, read);
+  EXPECT_THAT(read.ids, ElementsAre(1000, 2000, 3000, 4000, 7, 8, 9, 10));
+  EXPECT_THAT(read.targets, ElementsAre(-1, -1, -1, 7, 8, 9, 10, 11));
+  sequences.read(4, read);
+  EXPECT_THAT(read.ids, ElementsAre(4, 5, 1001, 2001, 3001, 4001, 10, 11));
+  EXPECT_THAT(read.targets, ElementsAre(5, -1, -1, -1, -1, 10, 11, 12));
+  // At the end of a sequence the document's last token would only be a target.
+  slots.places[1].offset = 5;
+  const InjectedSequences full(std::make_unique<Counting>(false), documents(2), slots, kLength);
+  full.read(4, read);
+  EXPECT_THAT(read.ids, ElementsAre(4, 5, 6, 7, 8, 1001, 2001, 3001));
+  EXPECT_THAT(read.targets, ElementsAre(5, 6, 7, 8, -1, -1, -1, -1));
+  EXPECT_GE(full.size(4).targets, 4) << "an upper bound";
+  EXPECT_THROW(InjectedSequences(std::make_unique<Counting>(true), documents(2), slots, kLength),
+               Error);
 }

@@ -355,9 +355,15 @@ Json json_of(const DocumentCurve& curve, const MemorizationReport& report) {
 Json json_of_group(const MemorizationReport& report, std::size_t group) {
   Json json = {{"name", report.groups[group]}, {"documents", report.group_sizes[group]}};
   if (!report.group_epochs.empty()) json["epochs"] = report.group_epochs.at(group);
-  if (!report.group_parts.empty()) {
-    json["from"] = report.group_parts.at(group).from;
-    json["to"] = report.group_parts.at(group).to;
+  if (!report.group_designs.empty()) {
+    const GroupDesign& design = report.group_designs.at(group);
+    json.update({{"from", design.from},
+                 {"to", design.to},
+                 {"perturbation", design.perturbation},
+                 {"variants", design.variants},
+                 {"offset", design.offset},
+                 {"loss", design.loss},
+                 {"form", design.form()}});
   }
   json["control"] = report.is_control(static_cast<std::int64_t>(group));
   return json;

@@ -3,9 +3,9 @@
 // Figures of the memorization report that follow from buckets in parts of the steps, and from
 // measurements during the training. Uses page.js, which draws the page.
 
-// The part of the steps in which a group is learned: "80-100 % of the steps".
-const partText = ({from, to}) =>
-  `${fixed(100 * from, 0)}\u2013${fixed(100 * to, 0)} % of the steps`;
+// How a group comes: "80-100 % of the steps, 3 paraphrases".
+const partText = ({from, to, form}) =>
+  `${fixed(100 * from, 0)}\u2013${fixed(100 * to, 0)} % of the steps${form && ", " + form}`;
 
 // A chart over the numbers of times, one line per part of the steps, for one variant. of: the value
 // of a group.

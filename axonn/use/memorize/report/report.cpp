@@ -169,6 +169,18 @@ std::vector<MatchedRate> matched_rates(const MemorizationReport& report,
   return rates;
 }
 
+std::string GroupDesign::form() const {
+  std::string text;
+  const auto add = [&](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
+  for (const auto& [name, what] : {std::pair{"tokens", "near-duplicate"},
+                                   {"paraphrase", "paraphrase"},
+                                   {"names", "translation"}})
+    if (perturbation == name) add(concat(variants, ' ', what, variants == 1 ? "" : "s"));
+  if (offset > 0) add(concat("behind ", offset, " tokens"));
+  if (loss == "none") add("read only");
+  return text;
+}
+
 MemorizationSummary summarize(const MemorizationReport& report) {
   MemorizationSummary summary;
   const std::int64_t groups = std::ssize(report.groups),

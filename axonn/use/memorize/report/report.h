@@ -142,11 +142,16 @@ struct ReportOrigin {
   std::string config = {};   ///< the text of the study's config.toml; "" in an audit
 };
 
-/// From where to where, in shares of the steps.
-struct PartOfSteps {
+/// How the documents of a group come: from where to where, in shares of the steps, and as what, as
+/// in BucketConfig.
+struct GroupDesign {
   double from = 0, to = 1;
+  std::string perturbation = "none";
+  std::int64_t variants = 1, offset = 0;
+  std::string loss = "same";
 
-  bool operator==(const PartOfSteps&) const = default;
+  /// All but the steps: "" of documents that come as they are, or "3 paraphrases, read only".
+  std::string form() const;
 };
 
 /// The result of a study (a group is a bucket of documents, learned for a number of epochs) or of
@@ -158,8 +163,8 @@ struct MemorizationReport {
   std::vector<std::string> groups;              ///< "control", "4 epochs", ...
   std::vector<std::int64_t> group_sizes;        ///< documents of each
   std::vector<std::int64_t> group_epochs = {};  ///< of each in training; empty in an audit
-  /// Of each the part of the steps in which it is learned, 0 to 1; empty: the same for all.
-  std::vector<PartOfSteps> group_parts = {};
+  /// Of each in training; empty: documents come as they are, in the same steps.
+  std::vector<GroupDesign> group_designs = {};
   /// Of each group, the group of the same kind that the model has never seen; empty: there is none.
   std::vector<std::int64_t> controls = {};
   std::vector<std::string> document_names = {};  ///< of each document; in an audit none:

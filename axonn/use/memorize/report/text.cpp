@@ -334,9 +334,11 @@ std::string matched_table(const MemorizationReport& report, const MemorizationSu
          text_table(rows, names_of(report, "", "").size() + 1);
 }
 
-/// "80-100 %": the part of the steps in which a group is learned.
-std::string part_text(const PartOfSteps& part) {
-  return fmt::format("{:.0f}-{:.0f} %", 100 * part.from, 100 * part.to);
+/// "80-100 %, 3 paraphrases": how a group comes.
+std::string part_text(const GroupDesign& design) {
+  const std::string form = design.form();
+  return fmt::format("{:.0f}-{:.0f} %{}", 100 * design.from, 100 * design.to,
+                     form.empty() ? "" : ", " + form);
 }
 
 /// A figure of each group by variant and part of the steps, with a column for each number of times.
@@ -349,7 +351,7 @@ std::string dose_table(const MemorizationReport& report, const MemorizationSumma
   for (std::int64_t group = 0; group < std::ssize(report.groups); ++group) {
     if (!learned(group)) continue;
     doses.insert(report.group_epochs.at(group));
-    const std::string part = part_text(report.group_parts.at(group));
+    const std::string part = part_text(report.group_designs.at(group));
     if (std::ranges::count(parts, part) == 0) parts.push_back(part);
   }
   std::vector<Row> rows{{"training", "steps"}};
@@ -362,7 +364,7 @@ std::string dose_table(const MemorizationReport& report, const MemorizationSumma
         std::string text;
         for (std::int64_t group = 0; group < std::ssize(report.groups); ++group)
           if (learned(group) && report.group_epochs[group] == dose &&
-              part_text(report.group_parts[group]) == part)
+              part_text(report.group_designs[group]) == part)
             text += (text.empty() ? "" : " / ") + of(variant, group);
         row.push_back(text.empty() ? "-" : text);
       }
@@ -470,7 +472,7 @@ std::string to_text(const MemorizationReport& report) {
   text += '\n';
   if (summary.cells.empty()) return text + "Nothing was recited.\n";
   text += wrapped(headline(report, summary), 0) + '\n';
-  if (!report.group_parts.empty())
+  if (!report.group_designs.empty())
     return text + dose_tables(report, summary) + exposure_table(report, summary) +
            capacity_table(report) + (has_references(report) ? membership_table(report) : "") +
            references_table(report) + runs_table(report, summary) +

@@ -298,6 +298,7 @@ TEST(ReportJson, HasCurvesAndWhatTheySayOfDocuments) {
                                                         {"forgotten", 0},
                                                         {"half_life", nullptr}}));
   EXPECT_EQ(json.at("groups").at(3).at("from"), 0.8);
+  EXPECT_EQ(json.at("groups").at(3).at("form"), "");
   const RecitationRun read = parse_run(to_json(report.runs[0]), "x");
   ASSERT_EQ(read.curve.size(), 2u);
   EXPECT_EQ(read.curve[1].exact, report.runs[0].curve[1].exact);

@@ -136,7 +136,7 @@ inline MemorizationReport arms_study() {
   report.groups = {"control", "early-2", "early-8", "late-8"};
   report.group_sizes = {2, 2, 2, 2};
   report.group_epochs = {0, 2, 8, 8};
-  report.group_parts = {{0.2, 1}, {0.2, 0.5}, {0.2, 0.5}, {0.8, 1}};
+  report.group_designs = {{0.2, 1}, {0.2, 0.5}, {0.2, 0.5}, {0.8, 1}};
   report.controls = {0, 0, 0, 0};
   report.exposures = {{}, {}, {3, 4}, {3, 5}, {3}, {3}, {18}, {19}};
   report.document_names = {"a", "b", "c", "d", "e", "f", "g", "h"};
