@@ -70,18 +70,20 @@ class AuditResume(RunTest):
                     "--reference", os.path.join(other, "checkpoints"),
                     "--documents", self.path("records.jsonl"),
                     "--control", self.path("new.jsonl"), "--suffix", "4", "--seq-len", "193",
-                    "--near", "0,1", "--near-beams", "4", "--policies", "t=1,k=5",
+                    "--near", "0,1", "--near-beams", "4", "--near-samples", "20",
+                    "--policies", "t=1,k=5",
                     "--batch", "8", "--json", self.path(out)]
         subprocess.run(command("whole.json"), capture_output=True, check=True)
-        # In the search of the first distance, of the second, and in the losses by the reference.
-        for wanted in (20, 500, 2 * 350 + 320):
+        # In the search of the first distance, of the second, in samples, and in the losses by the
+        # reference.
+        for wanted in (20, 500, 900, 3 * 350 + 320):
             self.assertGreaterEqual(self.killed(command("killed.json"), part, wanted), wanted)
         with open(part) as file:
             lines = file.readlines()
         with open(part, "w") as file:  # as if killed in a later round of documents
-            file.writelines(lines[:1 + 350 + 2 * 350 + 330] + ["[0.5, "])
+            file.writelines(lines[:1 + 350 + 3 * 350 + 330] + ["[0.5, "])
         done = subprocess.run(command("killed.json"), capture_output=True, text=True, check=True)
-        self.assertIn("goes on after 350 recitations and 1,030 further values", done.stderr)
+        self.assertIn("goes on after 350 recitations and 1,380 further values", done.stderr)
         reports = []
         for name in ("whole.json", "killed.json"):
             with open(self.path(name)) as file:
@@ -96,6 +98,7 @@ class AuditResume(RunTest):
         self.assertEqual(len(recitations), 350)
         for one in recitations:
             self.assertEqual([near["epsilon"] for near in one["near"]], [0, 1])
+            self.assertEqual([near["samples"] for near in one["near"]], [20, 20])
             self.assertIn("score_ratio", one)
 
     def test_recitations_of_another_file_of_the_same_name_do_not_count(self):

@@ -384,6 +384,7 @@ class Memorization(RunTest):
                 compared += 1
             elif sure:
                 self.assertIsNone(near["log10_high"])
+            self.check_samples(near, 10 ** want)
         self.assertGreater(compared, 1)
         for rate in report["near"]:
             least = math.log10(-math.expm1(math.log1p(-rate["p"]) / rate["n"]))
@@ -392,6 +393,30 @@ class Memorization(RunTest):
                         for r in report["runs"][0]["recitations"]
                         if report["groups"][r["group"]]["name"] == rate["group"])
             self.assertEqual([rate["extractable_at_least"], rate["extractable_at_most"]], [found] * 2)
+
+    def check_samples(self, near, mass):
+        """How many of 500 samples are near, 5 standard deviations at most from what is expected."""
+        self.assertEqual(near["samples"], 500)
+        spread = math.sqrt(500 * mass * max(1 - mass, 0))
+        self.assertLessEqual(abs(near["found"] - 500 * mass), 5 * spread + 0.5)
+        self.check_clopper_pearson({"true_positives": near["found"], "low": near["sampled_low"],
+                                    "high": near["sampled_high"]}, 500)
+
+    def check_masses(self, report):
+        """The means of groups."""
+        names = [group["name"] for group in report["groups"]]
+        self.assertEqual([row["group"] for row in report["near_mass"]], names)
+        for row in report["near_mass"]:
+            near = [got["near"][0] for got in report["runs"][0]["recitations"]
+                    if names[got["group"]] == row["group"]]
+            for mean, end in (("mean_low", "log10_low"), ("mean_high", "log10_high")):
+                want = np.mean([0 if one[end] is None else 10 ** one[end] for one in near])
+                self.assertAlmostEqual(row[mean], want, delta=1e-9)
+            found, samples = (sum(one[key] for one in near) for key in ("found", "samples"))
+            self.assertEqual([row["found"], row["samples"]], [found, samples])
+            self.assertAlmostEqual(row["sampled"], found / samples, delta=1e-9)
+            self.check_clopper_pearson({"true_positives": found, "low": row["sampled_low"],
+                                        "high": row["sampled_high"]}, samples)
 
     def check_sweep(self, run, grid, texts, weights):
         report = self.audit(run, grid, "--limit", 4, "--prompt-lengths", 30, "--offsets", "0,25",
@@ -511,8 +536,10 @@ class Memorization(RunTest):
 
     def check_clopper_pearson(self, at, count):
         def tail(k, p):  # at least k of count
-            return sum(math.comb(count, i) * p ** i * (1 - p) ** (count - i)
-                       for i in range(k, count + 1))
+            choices = [math.lgamma(count + 1) - math.lgamma(i + 1) - math.lgamma(count - i + 1)
+                       for i in range(k, count + 1)]
+            return sum(math.exp(ways + i * math.log(p) + (count - i) * math.log1p(-p))
+                       for i, ways in enumerate(choices, k))
         if at["true_positives"] > 0:
             self.assertAlmostEqual(tail(at["true_positives"], at["low"]), 0.025, delta=1e-6)
         else:
@@ -541,8 +568,9 @@ class Memorization(RunTest):
                 self.check_matched(report)
                 self.check_membership(report, texts, control)
                 few = self.audit(run, grid, "--limit", 4, "--near", 1, "--near-beams", 64,
-                                 policies="t=0.7,k=16", suffix=NEAR_SUFFIX)
+                                 "--near-samples", 500, policies="t=0.7,k=16", suffix=NEAR_SUFFIX)
                 self.check_near(few, texts[:4] + control[:4], weights)
+                self.check_masses(few)
                 self.check_sweep(run, grid, texts[:4] + control[:4], weights)
         if mpirun():
             self.check_documents(self.audit(run, "1,1,2,1", processes=2), documents)

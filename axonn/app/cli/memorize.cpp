@@ -94,6 +94,10 @@ void add_near_flags(CLI::App& app, MemorizeFlags& flags) {
       ->capture_default_str()
       ->check(
           CLI::IsMember(std::vector<std::string>(kTextDistances.begin(), kTextDistances.end())));
+  app.add_option("--near-samples", flags.near.samples,
+                 "samples of each document, of which those within the distances are counted; 0: "
+                 "none")
+      ->check(CLI::Range(0, 1'000'000));
 }
 
 /// What is swept: lengths and offsets of prompts, numbers of samples and probabilities.
@@ -247,8 +251,8 @@ std::string audit_text(const MemorizeFlags& flags, const Config& config, const R
   for (const auto* numbers : {&asked.prompt_lengths, &asked.prompt_offsets, &asked.prompt_suffixes})
     how += fmt::format(" [{}]", fmt::join(*numbers, ","));
   if (!flags.near.epsilon.empty())
-    how += fmt::format(" near [{}] {} {}", fmt::join(flags.near.epsilon, ","), flags.near.beams,
-                       flags.distance);
+    how += fmt::format(" near [{}] {} {} {}", fmt::join(flags.near.epsilon, ","), flags.near.beams,
+                       flags.distance, flags.near.samples);
   std::uint64_t hash = 0;
   for (const auto* found : {&documents, &control})
     for (std::int64_t n = 0; n < found->documents.size(); ++n) {
@@ -338,6 +342,8 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
   if (!flags.offsets.empty() && flags.prompts.empty())
     refuse("axonn memorize --audit: --offsets needs --prompt-lengths, as in --prompt-lengths 8,32");
   check_suffixes(flags.suffixes, flags.suffix, "--suffix-lengths");
+  if (flags.near.samples > 0 && flags.near.epsilon.empty())
+    refuse("axonn memorize --audit: --near-samples needs distances; give --near, as in --near 1,5");
   Config config = open_model(flags);
   NamedPaths inputs = inputs_of(flags, config);
   for (const std::string& file : flags.documents) inputs.push_back({"--documents", file});

@@ -129,6 +129,11 @@ void list_measures(MemorizeConfig& memorize, OptionList& list) {
   list.add("near.distance", memorize.near_distance, kTextDistances,
            {.help = "hamming, tokens that differ, or levenshtein, tokens to insert, remove or "
                     "change"});
+  list.add("near.samples", &memorize.near_samples,
+           {.help = "samples of each document, of which those within the distances are counted, "
+                    "beside the bounds; 0: none",
+            .min = 0,
+            .max = 1e6});
 }
 
 void list_memorize(MemorizeConfig& memorize, OptionList& list) {
@@ -259,6 +264,8 @@ void validate_buckets(const Config& config, const MemorizeConfig& memorize) {
 
 /// The numbers and prompts of extraction.
 void validate_sweeps(const MemorizeConfig& memorize) {
+  if (memorize.near_samples > 0 && memorize.near_epsilon.empty())
+    refuse("[memorize] near.samples need distances; set near.epsilon, as in [1, 5]");
   extraction_grid(memorize.n, memorize.p, "[memorize] n", "[memorize] p");
   if (!memorize.offsets.empty() && memorize.prompt_lengths.empty())
     refuse("[memorize] offsets need lengths of prompts; set prompt_lengths, as in [8, 32]");

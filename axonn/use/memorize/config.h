@@ -70,6 +70,7 @@ struct MemorizeConfig {
   std::vector<std::int64_t> near_epsilon = {};  ///< distances of near-verbatim texts
   std::int64_t near_beams = 20;
   TextDistance near_distance = TextDistance::levenshtein;
+  std::int64_t near_samples = 0;
   std::vector<std::int64_t> n = {1, 10, 100, 1'000, 10'000, 100'000, 1'000'000};
   std::vector<double> p = {0.1, 0.5, 0.9, 0.999};
   std::vector<std::int64_t> offsets = {};         ///< tokens before each of prompt_lengths

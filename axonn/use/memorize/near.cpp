@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/random.h"
 
 namespace axonn {
 
@@ -21,39 +23,39 @@ double log_sum(double a, double b) {
 
 }  // namespace
 
+PrefixDistances::PrefixDistances(std::size_t tokens) : row_(tokens + 1) {
+  std::iota(row_.begin(), row_.end(), 0);
+}
+
+void PrefixDistances::add(std::span<const std::int32_t> text, std::int32_t token,
+                          TextDistance distance) {
+  ++length_;
+  if (distance == TextDistance::hamming) {
+    row_[length_] = row_[length_ - 1] + (token != text[length_ - 1]);
+    row_.back() = row_[length_];
+    return;
+  }
+  std::int64_t before = std::exchange(row_[0], length_);  // of j - 1, without the token
+  for (std::size_t j = 1; j < row_.size(); ++j) {
+    const std::int64_t least =
+        std::min({before + (token != text[j - 1]), row_[j] + 1, row_[j - 1] + 1});
+    before = std::exchange(row_[j], least);
+  }
+}
+
+bool PrefixDistances::can_be_within(std::int64_t epsilon, TextDistance distance) const {
+  if (distance == TextDistance::hamming) return row_[length_] <= epsilon;
+  for (std::int64_t j = 0; j < std::ssize(row_); ++j)
+    if (row_[j] + std::abs(j - length_) <= epsilon) return true;
+  return false;
+}
+
 NearSearch::NearSearch(std::span<const std::int32_t> text, const NearOptions& options)
     : text_(text.begin(), text.end()), options_(options) {
   AXONN_CHECK(!text_.empty() && options.epsilon >= 0 && options.beams >= 1,
               "NearSearch: a text of ", text_.size(), " tokens, epsilon ", options.epsilon, ", ",
               options.beams, " beams");
-  Prefix empty;
-  empty.row.resize(text_.size() + 1);
-  std::iota(empty.row.begin(), empty.row.end(), 0);
-  states_.push_back(std::move(empty));
-}
-
-NearSearch::Prefix NearSearch::continued(const Prefix& from, std::int32_t token,
-                                         double log_q) const {
-  Prefix to{.log_q = from.log_q + log_q,
-            .row = from.row,
-            .true_so_far = from.true_so_far && token == text_[length_]};
-  if (options_.distance == TextDistance::hamming) {
-    to.row[length_ + 1] = from.row[length_] + (token != text_[length_]);
-    return to;
-  }
-  to.row[0] = length_ + 1;
-  for (std::size_t j = 1; j < to.row.size(); ++j)
-    to.row[j] =
-        std::min({from.row[j - 1] + (token != text_[j - 1]), from.row[j] + 1, to.row[j - 1] + 1});
-  return to;
-}
-
-/// Whether a prefix of this length can end within the distance.
-bool NearSearch::viable(const Prefix& prefix, std::int64_t length) const {
-  if (options_.distance == TextDistance::hamming) return prefix.row[length] <= options_.epsilon;
-  for (std::int64_t j = 0; j < std::ssize(prefix.row); ++j)
-    if (prefix.row[j] + std::abs(j - length) <= options_.epsilon) return true;
-  return false;
+  states_.push_back({.distances = PrefixDistances(text_.size())});
 }
 
 void NearSearch::step(std::span<const std::vector<TokenChance>> next) {
@@ -66,8 +68,11 @@ void NearSearch::step(std::span<const std::vector<TokenChance>> next) {
   std::vector<Child> children;
   for (std::size_t i = 0; i < prefixes_.size(); ++i)
     for (const auto& [token, log_q] : next[i]) {
-      Child child{prefixes_[i], continued(states_[i], token, log_q)};
-      if (!viable(child.state, length_ + 1)) continue;
+      Child child{prefixes_[i], states_[i]};
+      child.state.distances.add(text_, token, options_.distance);
+      if (!child.state.distances.can_be_within(options_.epsilon, options_.distance)) continue;
+      child.state.log_q += log_q;
+      child.state.true_so_far = child.state.true_so_far && token == text_[length_];
       child.tokens.push_back(token);
       children.push_back(std::move(child));
     }
@@ -110,6 +115,59 @@ NearBounds near_bounds(std::span<const std::int32_t> text, const NextTokens& nex
   return search.bounds();
 }
 
+NearSamples::NearSamples(std::span<const std::int32_t> text, NearSampling options)
+    : text_(text.begin(), text.end()), options_(std::move(options)) {
+  constexpr std::uint64_t kStreams = std::uint64_t{1} << 32;
+  AXONN_CHECK(!text_.empty() && !options_.epsilon.empty() && options_.samples >= 1 &&
+                  options_.first_stream + options_.samples <= kStreams,
+              "NearSamples: a text of ", text_.size(), " tokens, ", options_.epsilon.size(),
+              " distances, ", options_.samples, " samples from stream ", options_.first_stream);
+  Samples all{.distances = PrefixDistances(text_.size()), .numbers = {}};
+  all.numbers.resize(options_.samples);
+  std::iota(all.numbers.begin(), all.numbers.end(), 0);
+  of_prefix_.push_back(std::move(all));
+}
+
+void NearSamples::step(std::span<const std::vector<TokenChance>> next) {
+  AXONN_CHECK(!done() && next.size() == prefixes_.size(), "NearSamples::step: next tokens of ",
+              next.size(), " prefixes, wanted of ", prefixes_.size());
+  const Random random(options_.seed, "generate");  // as choose_token()
+  const std::int64_t farthest = std::ranges::max(options_.epsilon);
+  std::vector<std::vector<std::int32_t>> prefixes;
+  std::vector<Samples> samples;
+  for (std::size_t i = 0; i < prefixes_.size(); ++i) {
+    std::vector<double> sums;  // of the chances of the first 1, 2, ... tokens
+    for (const auto& [token, log_q] : next[i])
+      sums.push_back((sums.empty() ? 0 : sums.back()) + std::exp(log_q));
+    std::map<std::size_t, std::vector<std::int64_t>> drawn;  // by the token's place in next
+    for (const std::int64_t number : of_prefix_[i].numbers) {
+      const std::uint64_t draw = (options_.first_stream + number) << 32 | length_;
+      const auto at = std::ranges::upper_bound(sums, random.uniform(draw) * sums.back());
+      drawn[std::min<std::size_t>(at - sums.begin(), sums.size() - 1)].push_back(number);
+    }
+    for (auto& [place, numbers] : drawn) {
+      Samples some{of_prefix_[i].distances, std::move(numbers)};
+      some.distances.add(text_, next[i][place].first, options_.distance);
+      if (!some.distances.can_be_within(farthest, options_.distance)) continue;
+      prefixes.push_back(prefixes_[i]);
+      prefixes.back().push_back(next[i][place].first);
+      samples.push_back(std::move(some));
+    }
+  }
+  prefixes_ = std::move(prefixes);
+  of_prefix_ = std::move(samples);
+  ++length_;
+}
+
+std::vector<std::int64_t> NearSamples::found() const {
+  AXONN_CHECK(done(), "NearSamples::found: ", length_, " of ", text_.size(), " steps");
+  std::vector<std::int64_t> found(options_.epsilon.size(), 0);
+  for (const Samples& some : of_prefix_)
+    for (std::size_t e = 0; e < found.size(); ++e)
+      if (some.distances.whole() <= options_.epsilon[e]) found[e] += std::ssize(some.numbers);
+  return found;
+}
+
 std::int64_t kept_tokens(const SamplingPolicy& policy, std::int64_t vocab) {
   return policy.top_k > 0 ? std::min<std::int64_t>(policy.top_k, vocab) : vocab;
 }
@@ -138,6 +196,7 @@ std::vector<TokenChance> chances_of(std::span<const std::pair<std::int32_t, floa
     mass += std::exp(chances[count].second);
   chances.resize(count);
   for (auto& [token, log_q] : chances) log_q -= std::log(mass);
+  if (kept == vocab && policy.top_p == 1) std::ranges::sort(chances, {}, &TokenChance::first);
   return chances;
 }
 

@@ -34,6 +34,22 @@ using TokenChance = std::pair<std::int32_t, double>;
 using NextTokens = std::function<std::vector<std::vector<TokenChance>>(
     std::span<const std::vector<std::int32_t>> prefixes)>;
 
+/// The distances of a prefix from a text's first 0, 1, ... tokens.
+class PrefixDistances {
+ public:
+  explicit PrefixDistances(std::size_t tokens);  ///< of the empty prefix
+  /// The prefix gets another token.
+  void add(std::span<const std::int32_t> text, std::int32_t token, TextDistance distance);
+  /// Of a prefix that is as long as the text.
+  std::int64_t whole() const { return row_.back(); }
+  /// Whether a text of the length of `text` that begins with the prefix can be so near.
+  bool can_be_within(std::int64_t epsilon, TextDistance distance) const;
+
+ private:
+  std::vector<std::int64_t> row_;
+  std::int64_t length_ = 0;  // of the prefix
+};
+
 /// Natural logarithms of probabilities; minus infinity: 0.
 struct NearBounds {
   double low = 0, high = 0;  ///< of P
@@ -61,11 +77,9 @@ class NearSearch {
  private:
   struct Prefix {
     double log_q = 0;
-    std::vector<std::int64_t> row;  ///< distances from the text's first 0, 1, ... tokens
+    PrefixDistances distances;
     bool true_so_far = true;
   };
-  Prefix continued(const Prefix& from, std::int32_t token, double log_q) const;
-  bool viable(const Prefix& prefix, std::int64_t length) const;
 
   std::vector<std::int32_t> text_;
   NearOptions options_;
@@ -75,11 +89,46 @@ class NearSearch {
   double lost_ = 0;  // mass of prefixes that did not go on
 };
 
+struct NearSampling {
+  std::vector<std::int64_t> epsilon;  ///< the largest distances, in tokens
+  std::int64_t samples = 1000;
+  TextDistance distance = TextDistance::levenshtein;
+  std::uint64_t seed = 1, first_stream = 0;  ///< of Generator: sample i has stream first_stream + i
+};
+
+/// Counts samples that are near a text, as a machine like NearSearch. Sample i is the text that a
+/// Generator writes with this seed and stream, up to rounding; but all samples with one prefix ask
+/// for its next tokens once, and those that can no longer be near are given up.
+class NearSamples {
+ public:
+  NearSamples(std::span<const std::int32_t> text, NearSampling options);
+
+  bool done() const { return length_ == std::ssize(text_) || prefixes_.empty(); }
+  const std::vector<std::vector<std::int32_t>>& prefixes() const { return prefixes_; }
+  /// next: as chances_of() has them for drawing.
+  void step(std::span<const std::vector<TokenChance>> next);
+  /// At the end, of each distance the samples within it.
+  std::vector<std::int64_t> found() const;
+
+ private:
+  struct Samples {
+    PrefixDistances distances;
+    std::vector<std::int64_t> numbers;
+  };
+
+  std::vector<std::int32_t> text_;
+  NearSampling options_;
+  std::int64_t length_ = 0;
+  std::vector<std::vector<std::int32_t>> prefixes_{{}};
+  std::vector<Samples> of_prefix_;
+};
+
 /// How many of the likeliest tokens a policy can draw.
 std::int64_t kept_tokens(const SamplingPolicy& policy, std::int64_t vocab);
 
 /// Next tokens by a policy, of the log-probabilities (nats) of the likeliest tokens, the likeliest
-/// first. Throws UsageError if the policy keeps more tokens than these.
+/// first; in the order in which sample() adds them up: as they are, or by their numbers if the
+/// policy draws all. Throws UsageError if the policy keeps more tokens than these.
 std::vector<TokenChance> chances_of(std::span<const std::pair<std::int32_t, float>> likeliest,
                                     const SamplingPolicy& policy, std::int64_t vocab);
 

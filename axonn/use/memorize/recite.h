@@ -20,6 +20,8 @@ struct NearRequest {
   std::vector<std::int64_t> epsilon = {};  ///< distances; empty: none is computed
   std::int64_t beams = 20;
   TextDistance distance = TextDistance::levenshtein;
+  std::int64_t samples = 0;  ///< of each document that are drawn besides; 0: none
+  std::uint64_t seed = 1;    ///< of these
   /// Documents searched at a time; 0: as many as the cache has room for, which is the fastest.
   std::int64_t at_once = 16;
 
@@ -29,6 +31,7 @@ struct NearRequest {
 /// What ReciteOptions::progress counts.
 inline constexpr const char* kRecitations = "recitations";
 inline constexpr const char* kNearSearches = "searches of near texts";
+inline constexpr const char* kNearSamples = "documents sampled for near texts";
 inline constexpr const char* kComparisons = "documents by the reference";
 
 struct ReciteOptions {

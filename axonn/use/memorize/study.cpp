@@ -288,7 +288,8 @@ ReciteOptions Study::recite_options() const {
                         .policies = memorize_.policies,
                         .near = {.epsilon = memorize_.near_epsilon,
                                  .beams = memorize_.near_beams,
-                                 .distance = memorize_.near_distance}};
+                                 .distance = memorize_.near_distance,
+                                 .samples = memorize_.near_samples}};
   std::ranges::copy(memorize_.prompt_lengths, std::back_inserter(options.prompt_lengths));
   add_sweeps(options, memorize_.offsets, memorize_.suffix_lengths);
   return options;
@@ -299,7 +300,9 @@ void Study::ask(Training& training, const TrialDocuments& documents, RecitationR
   const double start = now_seconds();
   const StudyDocuments tested(documents.all, documents.tested);
   run.recitations = recite(training.model, *tokenizer_, tested, recite_options());
-  add_near(training.model, *tokenizer_, tested, recite_options(), run.recitations);
+  ReciteOptions near = recite_options();
+  near.near.seed = run.seed;
+  add_near(training.model, *tokenizer_, tested, near, run.recitations);
   add_exposure(training.model, *tokenizer_,
                {std::span(*documents.all).first(documents.tested),
                 canary_spaces(arms_, documents, run.seed)},

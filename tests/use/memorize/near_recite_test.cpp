@@ -7,6 +7,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/ranks/comm/threads/threads.h"
 #include "axonn/run/config/stored_config.h"
+#include "axonn/use/infer/generator.h"
 #include "axonn/use/memorize/extraction.h"
 
 #include "tests/support/runs.h"
@@ -97,6 +98,68 @@ TEST(AddNear, EnclosesTheMassOfAllTextsThatDifferInOneTokenOnEveryGrid) {
             const double all = scored_mass(loaded, documents[one.document], policy);
             EXPECT_LE(one.near[0].log10_low, all + 1e-4);
             EXPECT_GE(one.near[0].log10_high, all - 1e-4);
+          }
+        }
+      }
+    });
+  }
+}
+
+namespace {
+
+/// How many of the texts that the generator writes are within each distance of the suffix.
+std::vector<std::int64_t> written_near(LoadedModel& model, const StudyDocument& of,
+                                       std::int64_t document, const NearRequest& near,
+                                       const SamplingPolicy& policy) {
+  Generator generator(model, {.batch = 16, .context = 16});
+  const std::vector<std::int32_t> prompt(of.tokens.begin(), of.tokens.end() - kSuffix),
+      suffix(of.tokens.end() - kSuffix, of.tokens.end());
+  const auto texts =
+      generator.generate(std::vector(near.samples, prompt),
+                         {.max_tokens = kSuffix,
+                          .sampling = {.temperature = policy.temperature,
+                                       .top_k = policy.top_k,
+                                       .top_p = policy.top_p},
+                          .seed = near.seed,
+                          .random_stream = static_cast<std::uint64_t>(document * near.samples)});
+  std::vector<std::int64_t> found(near.epsilon.size(), 0);
+  for (const Generation& one : texts) {
+    Recitation compared;
+    compare_tokens(suffix, one.tokens, compared);
+    for (std::size_t e = 0; e < found.size(); ++e)
+      found[e] += compared.edit_distance <= near.epsilon[e];
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST(AddNear, CountsTheSamplesThatTheGeneratorDrawsOnEveryGrid) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "run");
+  config.training.seq_len = 16;
+  train_on_threads(config);
+  const auto tokenizer = make_tokenizer("bytes");
+  const std::vector<StudyDocument> documents{document("The town of"), document("in the year 1")};
+  for (const GridShape& grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
+    Config model = config_of_model(config.output.dir + "/checkpoints");
+    model.parallelism.set_grid(grid);
+    const PreparedRun run = prepared_model(model);
+    run_ranks(grid.ranks(), [&](Communicator& world) {
+      LoadedModel loaded(run, world, make_cpu_backend(1), {.trainable = false});
+      loaded.initialise();
+      for (const std::string policy : {"t=1,k=5", "t=1", "t=0.8,p=0.9", "greedy"}) {
+        SCOPED_TRACE(to_string(grid) + ' ' + policy);
+        ReciteOptions options{.suffix_tokens = kSuffix, .policies = {policy}, .writes = false};
+        std::vector<Recitation> found = recite(loaded, *tokenizer, documents, options);
+        options.near = {.epsilon = {0, 2}, .beams = 4, .samples = 60, .seed = 11};
+        EXPECT_EQ(add_near(loaded, *tokenizer, documents, options, found), 2 * 2 + 2);
+        for (const Recitation& one : found) {
+          const auto want = written_near(loaded, documents[one.document], one.document,
+                                         options.near, parse_policy(policy, ""));
+          for (std::size_t e = 0; e < 2; ++e) {
+            EXPECT_EQ(one.near[e].samples, 60);
+            EXPECT_EQ(one.near[e].found, want[e]);
           }
         }
       }

@@ -163,6 +163,52 @@ TEST(NearBounds, OfDistance0AreTheProbabilityOfTheText) {
   EXPECT_EQ(never.high, -INFINITY);
 }
 
+TEST(NearSamples, AreThoseThatAreDrawnTokenByToken) {
+  for (const SamplingPolicy& policy : {kTop3, SamplingPolicy{}, SamplingPolicy{.top_p = .8}})
+    for (const TextDistance kind : {TextDistance::hamming, TextDistance::levenshtein}) {
+      const std::int64_t count = 400, first = 7000;
+      const Random random(9, "generate");
+      std::vector<std::int64_t> want(3, 0);
+      for (std::int64_t sample = 0; sample < count; ++sample) {
+        std::vector<std::int32_t> text;
+        while (text.size() < kText.size()) {
+          const auto next = next_of(kBigrams[text.empty() ? 0 : text.back()], policy);
+          const std::uint64_t stream = first + sample;
+          double left = random.uniform(stream << 32 | text.size());
+          std::size_t i = 0;
+          while (i + 1 < next.size() && (left -= std::exp(next[i].second)) >= 0) ++i;
+          text.push_back(next[i].first);
+        }
+        for (std::int64_t epsilon = 0; epsilon < 3; ++epsilon)
+          want[epsilon] += distance(kText, text, kind) <= epsilon;
+      }
+      NearSamples samples(kText, {.epsilon = {0, 1, 2},
+                                  .samples = count,
+                                  .distance = kind,
+                                  .seed = 9,
+                                  .first_stream = first});
+      const NextTokens next = model_of(kBigrams, policy);
+      std::size_t asked = 0;
+      while (!samples.done()) {
+        asked += samples.prefixes().size();
+        samples.step(next(samples.prefixes()));
+      }
+      EXPECT_EQ(samples.found(), want);
+      EXPECT_GT(want[0], 0);
+      EXPECT_LT(want[0], want[1]);
+      EXPECT_LT(asked, 1U + 4 + 16 + 64) << "each prefix once";
+    }
+}
+
+TEST(NearSamples, AreGivenUpWhereNoneCanBeNear) {
+  NearSamples samples(std::vector<std::int32_t>{3, 0, 0, 0},
+                      {.epsilon = {0}, .samples = 50, .distance = TextDistance::levenshtein});
+  samples.step(model_of(kBigrams, kTop3)(samples.prefixes()));  // never draws 3
+  EXPECT_TRUE(samples.done());
+  EXPECT_EQ(samples.found(), std::vector<std::int64_t>{0});
+  EXPECT_THROW(NearSamples(kText, {.epsilon = {0}, .first_stream = 0xffffffff}), Error);
+}
+
 TEST(Chances, AreThoseOfThePolicy) {
   const std::vector<double> p{.10, .60, .20, .10};
   const auto of = [&](const SamplingPolicy& policy) {

@@ -63,6 +63,12 @@ void visit_near(N& near, const F& f) {
   f("log10_high", near.log10_high);
 }
 
+template <typename N, typename F>
+void visit_near_samples(N& near, const F& f) {
+  f("samples", near.samples);
+  f("found", near.found);
+}
+
 /// Visits the fields of a run but its policies and recitations.
 template <typename R, typename F>
 void visit_run(R& run, const F& f) {

@@ -58,7 +58,13 @@ Json json_of(const Recitation& r) {
   if (r.information) visit_information(*r.information, set);
   for (const NearRecord& one : r.near) {
     Json& near = json["near"].emplace_back();
-    visit_near(one, [&](const char* key, const auto& value) { near[key] = value; });
+    const auto set_near = [&](const char* key, const auto& value) { near[key] = value; };
+    visit_near(one, set_near);
+    if (one.samples == 0) continue;
+    visit_near_samples(one, set_near);
+    const Interval interval = clopper_pearson(one.found, one.samples);
+    near["sampled_low"] = interval.low;
+    near["sampled_high"] = interval.high;
   }
   return json;
 }
@@ -256,6 +262,23 @@ Json json_of(const NearRate& rate, const MemorizationReport& report,
           {"extractable_at_most", rate.at_most}};
 }
 
+Json json_of(const NearMass& mass, const MemorizationReport& report,
+             const MemorizationSummary& summary) {
+  Json json = {{"variant", summary.variants[mass.variant].name},
+               {"group", report.groups[mass.group]},
+               {"epsilon", mass.epsilon},
+               {"documents", mass.documents},
+               {"mean_low", mass.low},
+               {"mean_high", mass.high},
+               {"samples", mass.samples},
+               {"found", mass.found}};
+  const auto sampled = [&](double value) { return mass.samples > 0 ? Json(value) : Json(); };
+  json["sampled"] = sampled(static_cast<double>(mass.found) / static_cast<double>(mass.samples));
+  json["sampled_low"] = sampled(mass.interval.low);
+  json["sampled_high"] = sampled(mass.interval.high);
+  return json;
+}
+
 Json json_of(const ExposureFigures& of, const MemorizationReport& report,
              const MemorizationSummary& summary) {
   return {{"variant", summary.variants[of.variant].name},
@@ -400,6 +423,9 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
     exposure.push_back(json_of(figures, report, summary));
   for (const NearRate& rate : near_rates(report, summary))
     near.push_back(json_of(rate, report, summary));
+  Json masses = Json::array();
+  for (const NearMass& mass : near_masses(report, summary))
+    masses.push_back(json_of(mass, report, summary));
   for (const CurveCell& cell : curve_cells(report)) curves.push_back(json_of(cell, report));
   Json references = json_of(report.references, report), distances = Json::array();
   for (const ReferenceDistance& distance : reference_distances(report))
@@ -419,6 +445,7 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
           {"by_loss", report.by_loss},
           {"extraction", std::move(rates)},
           {"near", std::move(near)},
+          {"near_mass", std::move(masses)},
           {"exposure", std::move(exposure)},
           {"parameters", report.parameters},
           {"capacity", std::move(capacity)},

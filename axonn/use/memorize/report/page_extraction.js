@@ -60,6 +60,18 @@ function nearTable(view, table) {
       bodyRow(row.group, [...several ? [row.variant] : [], count(row.epsilon),
         ...tries.map((n) => text(shown.find((one) => one.n === n && one.group === row.group
           && one.variant === row.variant && one.epsilon === row.epsilon)))]))));
+  nearMassTable(view, byId("near-masses"));
+}
+
+// How probable texts within a distance are, the mean of a group.
+function nearMassTable(view, table) {
+  const several = view.variants.some(({name}) => name);
+  const number = (value) => value === null ? "-" : value === 0 ? "0" : value.toPrecision(2);
+  table.append(headRow(["Group", ...several ? ["Loss"] : [], "Distance", "At least", "At most",
+    "Sampled", "95\u00a0% interval", "Samples"]), html("tbody", {}, ...view.near_mass.map((one) =>
+    bodyRow(one.group, [...several ? [one.variant] : [], count(one.epsilon),
+      ...[one.mean_low, one.mean_high, one.sampled].map(number), one.sampled === null ? "-"
+        : `${number(one.sampled_low)} to ${number(one.sampled_high)}`, count(one.samples)]))));
 }
 
 // The suffixes that are likelier than matched controls, with the longest prompt.

@@ -82,7 +82,9 @@ class Node {
     for (const Json& each : *value_) {
       const Node node(each, file_, concat(path_, '[', all.size(), ']'));
       NearRecord& one = all.emplace_back();
-      visit_near(one, [&](const char* key, auto& value) { node[key].read(value); });
+      const auto read = [&](const char* key, auto& value) { node[key].read(value); };
+      visit_near(one, read);
+      if (node.has("samples")) visit_near_samples(one, read);
       for (double* log10_p : {&one.log10_low, &one.log10_high})  // that of 0 is null
         if (std::isnan(*log10_p)) *log10_p = -std::numeric_limits<double>::infinity();
     }

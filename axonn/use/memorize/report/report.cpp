@@ -264,8 +264,10 @@ std::vector<ExtractionRate> extraction_rates(std::span<const SuffixProbabilities
   return rates;
 }
 
-std::vector<NearRate> near_rates(const MemorizationReport& report,
-                                 const MemorizationSummary& summary) {
+namespace {
+
+/// The records of near texts by variant, group and distance.
+auto near_records(const MemorizationReport& report, const MemorizationSummary& summary) {
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::vector<NearRecord>> found;
   for (std::int64_t variant = 0; variant < std::ssize(summary.variants); ++variant)
     for (const RecitationRun& run : report.runs)
@@ -273,8 +275,32 @@ std::vector<NearRate> near_rates(const MemorizationReport& report,
         for (const Recitation& r : run.recitations)
           for (const NearRecord& one : r.near)
             found[{variant, r.group, one.epsilon}].push_back(one);
+  return found;
+}
+
+}  // namespace
+
+std::vector<NearMass> near_masses(const MemorizationReport& report,
+                                  const MemorizationSummary& summary) {
+  std::vector<NearMass> masses;
+  for (const auto& [key, records] : near_records(report, summary)) {
+    const auto& [variant, group, epsilon] = key;
+    NearMass& mass = masses.emplace_back(NearMass{variant, group, epsilon, std::ssize(records)});
+    for (const NearRecord& one : records) {
+      mass.low += std::pow(10, one.log10_low) / static_cast<double>(records.size());
+      mass.high += std::pow(10, one.log10_high) / static_cast<double>(records.size());
+      mass.samples += one.samples;
+      mass.found += one.found;
+    }
+    if (mass.samples > 0) mass.interval = clopper_pearson(mass.found, mass.samples);
+  }
+  return masses;
+}
+
+std::vector<NearRate> near_rates(const MemorizationReport& report,
+                                 const MemorizationSummary& summary) {
   std::vector<NearRate> rates;
-  for (const auto& [key, records] : found)
+  for (const auto& [key, records] : near_records(report, summary))
     for (const double p : report.extraction.p)
       for (const double n : report.extraction.n) {
         NearRate rate{std::get<0>(key), std::get<1>(key), std::get<2>(key), n, p};
@@ -338,7 +364,9 @@ std::vector<CapacityFigures> capacity_figures(const MemorizationReport& report) 
       group.trial = run.trial;
       group.group = r.group;
       add(group, *r.information);
-      if (!report.is_control(r.group)) add(learned, *r.information);
+      const bool read_only =
+          !report.group_designs.empty() && report.group_designs.at(r.group).loss == "none";
+      if (!report.is_control(r.group) && !read_only) add(learned, *r.information);
     }
     for (auto& [number, group] : groups) all.push_back(std::move(group));
     if (learned.documents > 0) all.push_back(std::move(learned));

@@ -20,10 +20,12 @@
 
 namespace axonn {
 
-/// Bounds of log10 of the probability that a sample is within a distance of the suffix.
+/// Bounds of log10 of the probability that a sample is within a distance of the suffix, and how many
+/// of some samples are.
 struct NearRecord {
   std::int64_t epsilon = 1;
   double log10_low = 0, log10_high = 0;  ///< minus infinity: never
+  std::int64_t samples = 0, found = 0;   ///< samples: 0 if none were drawn
 };
 
 /// A canary among texts that differ from it in their last digits, by their losses.
@@ -292,6 +294,19 @@ struct NearRate {
 /// Of each variant, group, distance, p and n, in this order.
 std::vector<NearRate> near_rates(const MemorizationReport& report,
                                  const MemorizationSummary& summary);
+
+/// The mean over the documents of a group of the probability that a sample is within a distance of
+/// the suffix: its bounds, and its estimate by samples.
+struct NearMass {
+  std::int64_t variant = 0, group = 0, epsilon = 1, documents = 0;
+  double low = 0, high = 0;
+  std::int64_t samples = 0, found = 0;  ///< of all documents; 0: none were drawn
+  /// Of found / samples, 95 %, Clopper-Pearson: too wide, as documents have equally many samples.
+  Interval interval = {};
+};
+/// Of each variant, group and distance, in this order.
+std::vector<NearMass> near_masses(const MemorizationReport& report,
+                                  const MemorizationSummary& summary);
 
 /// The exposures of the canaries of a group over all trials, in bits.
 struct ExposureFigures {

@@ -310,6 +310,28 @@ std::string near_tables(const MemorizationReport& report, const MemorizationSumm
   return text;
 }
 
+/// How probable a text within a distance of a suffix is, the mean of each group. Empty if none was
+/// asked for.
+std::string near_mass_table(const MemorizationReport& report, const MemorizationSummary& summary) {
+  std::vector<Row> rows{names_of(report, "loss", "group")};
+  for (const char* title : {"within", "at least", "at most", "sampled", "95 %"})
+    rows[0].push_back(title);
+  for (const NearMass& mass : near_masses(report, summary)) {
+    Row row = names_of(report, summary.variants[mass.variant].name, report.groups[mass.group]);
+    const auto number = [](double value) { return fmt::format("{:.2g}", value); };
+    row.insert(row.end(), {format_count(mass.epsilon), number(mass.low), number(mass.high)});
+    const bool drawn = mass.samples > 0;
+    row.push_back(
+        drawn ? number(static_cast<double>(mass.found) / static_cast<double>(mass.samples)) : "-");
+    row.push_back(drawn ? fmt::format("{:.2g} to {:.2g}", mass.interval.low, mass.interval.high)
+                        : "-");
+    rows.push_back(std::move(row));
+  }
+  if (rows.size() == 1) return "";
+  return "\nprobability that a sample is within so many tokens of the suffix, mean of documents\n" +
+         text_table(rows, names_of(report, "", "").size());
+}
+
 /// The shares of suffixes that are likelier than matched controls. Empty without controls.
 std::string matched_table(const MemorizationReport& report, const MemorizationSummary& summary) {
   std::vector<Row> rows{names_of(report, "", ""), names_of(report, "loss", "group")};
@@ -479,8 +501,9 @@ std::string to_text(const MemorizationReport& report) {
            "\nall other figures are in the report's page and in its JSON\n";
   text += main_table(report, summary) + runs_table(report, summary);
   text += sweep_tables(report, summary) + extraction_tables(report, summary) +
-          near_tables(report, summary) + matched_table(report, summary) + membership_table(report) +
-          distance_table(report) + references_table(report) + capacity_table(report);
+          near_tables(report, summary) + near_mass_table(report, summary) +
+          matched_table(report, summary) + membership_table(report) + distance_table(report) +
+          references_table(report) + capacity_table(report);
   return is_audit(report) ? text + listed(report) : text;
 }
 

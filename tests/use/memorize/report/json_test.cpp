@@ -308,11 +308,22 @@ TEST(ReportJson, HasCurvesAndWhatTheySayOfDocuments) {
 TEST(ReportJson, HasBoundsOfNearVerbatimProbabilities) {
   MemorizationReport report = arms_study();
   for (Recitation& r : report.runs[0].recitations)
-    if (r.group == 3) r.near = {{1, -INFINITY, -0.5}, {5, -0.5, -0.25}};
+    if (r.group == 3) r.near = {{1, -INFINITY, -0.5}, {5, -0.5, -0.25, 100, 50}};
   const RecitationRun read = parse_run(to_json(report.runs[0]), "x");
   ASSERT_EQ(read.recitations[7].near.size(), 2u);
   EXPECT_EQ(read.recitations[7].near[0].log10_low, -INFINITY);
   EXPECT_EQ(read.recitations[7].near[1].log10_high, -0.25);
+  EXPECT_EQ(read.recitations[7].near[0].samples, 0);
+  EXPECT_EQ(read.recitations[7].near[1].found, 50);
+  const auto masses = nlohmann::json::parse(to_json(report)).at("near_mass");
+  ASSERT_EQ(masses.size(), 2u);
+  EXPECT_EQ(masses[0].at("mean_low"), 0);
+  EXPECT_TRUE(masses[0].at("sampled").is_null());
+  EXPECT_EQ(masses[1].at("documents"), 2);
+  EXPECT_NEAR(masses[1].at("mean_low").get<double>(), std::pow(10, -0.5), 1e-12);
+  EXPECT_EQ(masses[1].at("samples"), 200);
+  EXPECT_EQ(masses[1].at("sampled"), 0.5);
+  EXPECT_NEAR(masses[1].at("sampled_low").get<double>(), 0.4287, 1e-4);
   const auto near = nlohmann::json::parse(to_json(report)).at("near");
   ASSERT_EQ(near.size(), 2u * 7 * 4);
   // With p = 0.5 in one sample, 10^-0.25 = 0.56 is enough and 10^-0.5 = 0.32 is not.

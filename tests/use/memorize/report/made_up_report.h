@@ -92,7 +92,7 @@ inline MemorizationReport recorded_audit() {
                             .extraction_strength = r.token_accuracy / 2};
     if (r.prompt > 0) continue;
     const double log10_p = r.record->log10_p[0];
-    r.near = {{2, std::min(log10_p + 1, 0.0), std::min(log10_p + 3, 0.0)}};
+    r.near = {{2, std::min(log10_p + 1, 0.0), std::min(log10_p + 3, 0.0), 100, 20}};
     r.scores = MembershipScores{
         .loss = -number, .zlib = -number / 8, .min_k = -2 * number, .min_k_pp = -3 * number};
   }

@@ -200,6 +200,10 @@ test("there are two charts for each policy, and a table of separations", () => {
     "100,000", "1,000,000"].map((n) => `n = ${n}`)]);
   assert.deepEqual(near[1].slice(0, 6), ["asked", "2", "50.0 to 100.0", "50.0 to 100.0", "100.0",
     "100.0"]);
+  assert.deepEqual(rows(open("recorded")["near-masses"]), [["Group", "Distance", "At least",
+    "At most", "Sampled", "95\u00a0% interval", "Samples"],
+  ["asked", "2", "0.52", "1.0", "0.20", "0.15 to 0.26", "200"],
+  ["controls", "2", "1.0e-29", "1.0e-27", "0.20", "0.15 to 0.26", "200"]]);
   assert(open("arms").near.removed);
   assert(open("study").extraction.removed);
   assert(open("study").membership.removed);

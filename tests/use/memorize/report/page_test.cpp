@@ -90,9 +90,10 @@ TEST(Page, HoldsTheReportAsJson) {
        {small_study(), small_audit(), recorded_audit(), evil_report()}) {
     json shown = report_in(html_page(report)), all = json::parse(to_json(report));
     for (const char* key :
-         {"title", "model", "notes", "headline", "groups", "suffix_tokens", "prompt_lengths",
-          "variants", "summary", "extraction", "near", "exposure", "capacity", "matched",
-          "membership", "references", "influences", "against_reference", "origin"})
+         {"title",         "model",          "notes",      "headline",          "groups",
+          "suffix_tokens", "prompt_lengths", "variants",   "summary",           "extraction",
+          "near",          "near_mass",      "exposure",   "capacity",          "matched",
+          "membership",    "references",     "influences", "against_reference", "origin"})
       EXPECT_EQ(shown.at(key), all.at(key)) << key;
     for (std::size_t i = 0; i < report.runs.size(); ++i) {
       json run = all.at("runs").at(i);

@@ -91,6 +91,11 @@ the same of texts within 2 tokens of the suffix, %, by n
   asked     50-100  50-100  100.0  100.0   100.0    100.0      100.0
   controls     0.0     0.0    0.0    0.0     0.0      0.0        0.0
 
+probability that a sample is within so many tokens of the suffix, mean of documents
+  group     within  at least  at most  sampled          95 %
+  asked          2      0.52        1      0.2  0.15 to 0.26
+  controls       2     1e-29    1e-27      0.2  0.15 to 0.26
+
 likelier than the suffixes of controls, of which a share of alpha would be
                    alpha            memorized  and in 1,000
   group  policy        %  controls          %    samples, %
