@@ -394,6 +394,48 @@ class Memorization(RunTest):
                         if report["groups"][r["group"]]["name"] == rate["group"])
             self.assertEqual([rate["extractable_at_least"], rate["extractable_at_most"]], [found] * 2)
 
+    def check_readings(self, report, texts, weights):
+        """Every token of the documents, and spans of NEAR_SUFFIX tokens that 1,000 samples hold."""
+        readings = report["runs"][0]["readings"]
+        least, marked = math.log10(-math.expm1(math.log1p(-0.5) / 1000)), 0
+        self.assertEqual({one["document"] for one in readings}, set(range(len(texts))))
+        for got in readings:
+            tokens = np.frombuffer(texts[got["document"]].encode(), np.uint8)[:193].astype(int)
+            self.assertEqual("".join(got["tokens"]), bytes(tokens.tolist()).decode())
+            u, targets, log10_q, sure = logits_of(weights, tokens[:-1]), tokens[1:], [], True
+            for i, target in enumerate(targets):
+                log_p = u[i, target] - u[i].max() - np.log(np.exp(u[i] - u[i].max()).sum())
+                self.assertAlmostEqual(got["log_p"][i], log_p, delta=3e-5 * (1 + abs(log_p)))
+                if np.sort(abs(u[i] - u[i, target]))[1] > 1e-3:
+                    self.assertEqual(got["rank"][i], 1 + sum(u[i] > u[i, target]))
+                value, certain = log_q(u[i], target, NEAR_POLICY)
+                sure = sure and certain
+                log10_q.append(value / math.log(10))
+            covered = np.zeros(len(tokens), bool)
+            for first in range(len(targets) - NEAR_SUFFIX + 1):
+                total = sum(log10_q[first:first + NEAR_SUFFIX])
+                sure = sure and abs(total - least) > 1e-3
+                if total >= least:
+                    covered[1 + first:1 + first + NEAR_SUFFIX] = True
+            found = np.zeros(len(tokens), bool)
+            for first, end in got["extracted"]:
+                found[first:end] = True
+            if sure:
+                self.assertEqual(found.tolist(), covered.tolist())
+                marked += covered.sum()
+        self.assertGreater(marked, 0)
+
+    def check_errors(self, report):
+        """Standard errors of the means in the summary."""
+        for row in report["summary"]:
+            of = [got for got in report["runs"][0]["recitations"]
+                  if report["groups"][got["group"]]["name"] == row["group"]]
+            for key in ("loss", "longest_run"):
+                values = [one[key] for one in of]
+                self.assertAlmostEqual(row[key], np.mean(values), delta=1e-6)
+                self.assertAlmostEqual(row[key + "_error"],
+                                       np.std(values, ddof=1) / math.sqrt(len(values)), delta=1e-6)
+
     def check_samples(self, near, mass):
         """How many of 500 samples are near, 5 standard deviations at most from what is expected."""
         self.assertEqual(near["samples"], 500)
@@ -567,10 +609,12 @@ class Memorization(RunTest):
                 self.check_rates(report)
                 self.check_matched(report)
                 self.check_membership(report, texts, control)
+                self.check_errors(report)
                 few = self.audit(run, grid, "--limit", 4, "--near", 1, "--near-beams", 64,
                                  "--near-samples", 500, policies="t=0.7,k=16", suffix=NEAR_SUFFIX)
                 self.check_near(few, texts[:4] + control[:4], weights)
                 self.check_masses(few)
+                self.check_readings(few, texts[:4] + control[:4], weights)
                 self.check_sweep(run, grid, texts[:4] + control[:4], weights)
         if mpirun():
             self.check_documents(self.audit(run, "1,1,2,1", processes=2), documents)

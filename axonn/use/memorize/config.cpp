@@ -72,6 +72,29 @@ void list_bucket(BucketConfig& bucket, OptionList& list) {
                     "learned"});
 }
 
+/// The search for texts near a suffix.
+void list_near(MemorizeConfig& memorize, OptionList& list) {
+  list.add("near.epsilon", &memorize.near_epsilon,
+           {.help = "distances: bounds of the probability, by the first of the policies, that a "
+                    "sample is at most so far from a suffix; empty: none",
+            .unit = "tokens",
+            .min = 0,
+            .max = 100});
+  list.add("near.beams", &memorize.near_beams,
+           {.help = "prefixes that the search for these texts goes on with after each token; more "
+                    "bring the bounds closer",
+            .min = 1,
+            .max = 100000});
+  list.add("near.distance", memorize.near_distance, kTextDistances,
+           {.help = "hamming, tokens that differ, or levenshtein, tokens to insert, remove or "
+                    "change"});
+  list.add("near.samples", &memorize.near_samples,
+           {.help = "samples of each document, of which those within the distances are counted, "
+                    "beside the bounds; 0: none",
+            .min = 0,
+            .max = 1e6});
+}
+
 /// What is compared and measured besides.
 void list_measures(MemorizeConfig& memorize, OptionList& list) {
   list.add("schedules", &memorize.schedules,
@@ -115,25 +138,7 @@ void list_measures(MemorizeConfig& memorize, OptionList& list) {
                     "offsets, is tested with each of them, too",
             .unit = "tokens",
             .min = 1});
-  list.add("near.epsilon", &memorize.near_epsilon,
-           {.help = "distances: bounds of the probability, by the first of the policies, that a "
-                    "sample is at most so far from a suffix; empty: none",
-            .unit = "tokens",
-            .min = 0,
-            .max = 100});
-  list.add("near.beams", &memorize.near_beams,
-           {.help = "prefixes that the search for these texts goes on with after each token; more "
-                    "bring the bounds closer",
-            .min = 1,
-            .max = 100000});
-  list.add("near.distance", memorize.near_distance, kTextDistances,
-           {.help = "hamming, tokens that differ, or levenshtein, tokens to insert, remove or "
-                    "change"});
-  list.add("near.samples", &memorize.near_samples,
-           {.help = "samples of each document, of which those within the distances are counted, "
-                    "beside the bounds; 0: none",
-            .min = 0,
-            .max = 1e6});
+  list_near(memorize, list);
 }
 
 void list_memorize(MemorizeConfig& memorize, OptionList& list) {

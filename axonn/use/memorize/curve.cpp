@@ -117,16 +117,18 @@ std::vector<CurveCell> curve_cells(const MemorizationReport& report) {
                        .group = group,
                        .step = point.step,
                        .validation_loss = point.validation_loss};
-        std::vector<double> log10_p;
+        std::vector<double> log10_p, losses;
         for (const IndexedDocument& one : documents) {
           if (one.group != group) continue;
           log10_p.push_back(point.log10_p[one.index]);
+          losses.push_back(point.loss[one.index]);
           cell.exact_percent += point.exact[one.index] ? 100 : 0;
         }
         if (log10_p.empty()) continue;
         cell.documents = std::ssize(log10_p);
         cell.exact_percent /= static_cast<double>(cell.documents);
         cell.loss = mean_loss(point, documents, group);
+        cell.loss_error = error_of_mean(losses);
         cell.median_log10_p = median_of(std::move(log10_p));
         cells.push_back(std::move(cell));
       }

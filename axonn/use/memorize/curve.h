@@ -25,6 +25,7 @@ struct CurveCell {
   std::string variant = {};
   std::int64_t trial = 1, group = 0, step = 0, documents = 0;
   double loss = 0, median_log10_p = 0, exact_percent = 0;
+  std::optional<double> loss_error = {};  ///< standard error; empty with one document
   std::optional<double> validation_loss = {};
 };
 /// Of each run with a curve, step and group, in this order.

@@ -17,6 +17,7 @@
 #include "axonn/use/infer/evaluate.h"
 #include "axonn/use/infer/generator.h"
 #include "axonn/use/memorize/near_recite.h"
+#include "axonn/use/memorize/reading.h"
 #include "axonn/use/memorize/references.h"
 
 namespace axonn {
@@ -399,6 +400,7 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = one.document >= report.group_sizes[0];
   set_blind_scores(all, report.controls, run.recitations);
+  run.readings = readings_of(model, tokenizer, all, options, run.recitations);
   if (options.reference) set_ratios(model, all, options, near, run.recitations);
   if (options.part)
     run.kept = [part = options.part](std::int64_t n) { return part->recitation(n); };

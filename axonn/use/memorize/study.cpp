@@ -31,6 +31,7 @@
 #include "axonn/use/memorize/exposure.h"
 #include "axonn/use/memorize/near_recite.h"
 #include "axonn/use/memorize/origin.h"
+#include "axonn/use/memorize/reading.h"
 #include "axonn/use/memorize/recite.h"
 #include "axonn/use/memorize/references.h"
 #include "axonn/use/memorize/report/json.h"
@@ -310,8 +311,12 @@ void Study::ask(Training& training, const TrialDocuments& documents, RecitationR
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = documents.group[one.document];
   set_blind_scores(tested, controls_, run.recitations);
+  run.readings =
+      readings_of(training.model, *tokenizer_, tested, recite_options(), run.recitations);
   if (memorize_.references > 0) run.losses = token_losses(training.model, tested);
-  for (Recitation& one : run.recitations) one.document += (run.trial - 1) * documents_of_trial();
+  const std::int64_t before = (run.trial - 1) * documents_of_trial();
+  for (Recitation& one : run.recitations) one.document += before;
+  for (Reading& one : run.readings) one.document += before;
 }
 
 /// Tests the mean of the weights of the last checkpoints, which the model then has.

@@ -77,6 +77,21 @@ Json json_of(const CurvePoint& point) {
           {"exact", point.exact}};
 }
 
+/// With six decimals, so that a page with many tokens stays small.
+Json json_of(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) list.push_back(std::round(value * 1e6) / 1e6);
+  return list;
+}
+
+Json json_of(const Reading& reading) {
+  Json spans = Json::array();
+  for (const TokenSpan& span : reading.extracted) spans.push_back({span.first, span.end});
+  return {{"document", reading.document},    {"tokens", reading.tokens},
+          {"log_p", json_of(reading.log_p)}, {"rank", reading.rank},
+          {"log_q", json_of(reading.log_q)}, {"extracted", std::move(spans)}};
+}
+
 /// The run without its recitations and its curve.
 Json facts_of(const RecitationRun& run) {
   Json json;
@@ -116,6 +131,10 @@ class JsonLines {
       text.insert(at + 1, empty_.size(), ' ');
     to_(text);
   }
+  void line(const Json& json) {
+    separate();
+    to_(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
   /// The values of an object in the open one.
   void values(const Json& object) {
     for (const auto& [name, json] : object.items()) {
@@ -143,9 +162,14 @@ void write_run(const RecitationRun& run, JsonLines& to) {
   to.open("[");
   for (const Recitation& one : run.recitations) to.value(json_of(with_texts(run, one)));
   to.close("]");
-  Json curve;
-  for (const CurvePoint& point : run.curve) curve["curve"].push_back(json_of(point));
-  to.values(curve);
+  Json more;
+  for (const CurvePoint& point : run.curve) more["curve"].push_back(json_of(point));
+  to.values(more);
+  if (run.readings.empty()) return;
+  to.key("readings");
+  to.open("[");
+  for (const Reading& one : run.readings) to.line(json_of(one));
+  to.close("]");
 }
 
 Json json_of(const VariantSummary& variant) {
@@ -185,7 +209,9 @@ Json json_of(const RecitationCell& cell, const MemorizationReport& report,
                {"longest_run", cell.longest_run},
                {"token_accuracy", cell.token_accuracy},
                {"edit_distance", cell.edit_distance},
-               {"loss", cell.loss}});
+               {"loss", cell.loss},
+               {"longest_run_error", known(cell.longest_run_error)},
+               {"loss_error", known(cell.loss_error)}});
   return json;
 }
 
@@ -355,6 +381,7 @@ Json json_of(const CurveCell& cell, const MemorizationReport& report) {
           {"step", cell.step},
           {"documents", cell.documents},
           {"loss", cell.loss},
+          {"loss_error", known(cell.loss_error)},
           {"median_log10_p", cell.median_log10_p},
           {"exact_percent", cell.exact_percent},
           {"validation_loss", known(cell.validation_loss)}};
@@ -476,11 +503,16 @@ Json passages_of(const MemorizationReport& report, const std::string& variant, s
 std::string page_json(const MemorizationReport& report) {
   const MemorizationSummary summary = summarize(report);
   Json json = overview_of(report, summary), cells = Json::array(), runs = Json::array(),
-       passages = Json::array(), suffixes = Json::array();
+       passages = Json::array(), suffixes = Json::array(), readings = Json::array();
   for (const RecitationCell& cell : summary.cells) cells.push_back(json_of(cell, report, summary));
   for (const RecitationRun& run : report.runs) {
     runs.push_back(facts_of(run));
     runs.back()["seed"] = std::to_string(run.seed);
+    for (const Reading& reading : run.readings) {
+      Json& one = readings.emplace_back(json_of(reading));
+      one.erase("log_q");
+      one.update({{"variant", run.variant}, {"trial", run.trial}});
+    }
   }
   for (const VariantSummary& variant : summary.variants)
     for (std::int64_t group = 0; group < std::ssize(report.groups); ++group)
@@ -497,6 +529,7 @@ std::string page_json(const MemorizationReport& report) {
   json["summary"] = std::move(cells);
   json["runs"] = std::move(runs);
   json["passages"] = std::move(passages);
+  json["readings"] = std::move(readings);
   return dumped(json, -1);
 }
 

@@ -210,10 +210,33 @@ function curveGrid({axis, names, title}, frame) {
     title)];
 }
 
-// A chart of lines over equal steps. `names`: of the steps; `title`: of their axis. A line has a
-// name, a color, the number of its dashes and marks, and points {i, value, tip}: the step, the
-// value, and both in words.
-function lineChart({id, label, alone, axis, names, title, lines}) {
+// Wilson's 95 % interval of a share, in percent, as the report computes it.
+function wilson(found, of) {
+  const z = 1.959963984540054, p = found / of, weight = 1 / (1 + z * z / of);
+  const half = weight * z * Math.sqrt(p * (1 - p) / of + z * z / (4 * of * of));
+  const center = weight * (p + z * z / (2 * of));
+  return [found === 0 ? 0 : 100 * (center - half), found === of ? 100 : 100 * (center + half)];
+}
+// The 95 % interval of a mean with a standard error; none if that is not known.
+const aroundMean = (mean, error) =>
+  error === null ? [] : [Math.max(0, mean - 1.96 * error), mean + 1.96 * error];
+
+// The band between the ends of the intervals of a line's points, as far as they have one.
+function band(points, frame) {
+  const known = points.filter(({ends}) => ends?.length === 2);
+  const at = (end) => ({i, ends}) =>
+    `${fixed(frame.across(i), 1)},${fixed(frame.up(ends[end]), 1)}`;
+  return known.length < 2 ? [] : [svg("polygon", {class: "band",
+    points: [...known.map(at(1)), ...known.map(at(0)).reverse()].join(" ")})];
+}
+
+// A chart of lines over equal steps. `names`: of the steps; `title`: of their axis; axis: makes
+// that of the values from the largest one. A line has a name, a color, the number of its dashes and
+// marks, and points {i, value, tip, ends}: the step, the value, both in words, and the ends of its
+// interval if it has one, which are drawn as a band.
+function lineChart({id, label, alone, axis: axisOf, names, title, lines}) {
+  const axis = axisOf(Math.max(0, ...lines.flatMap(({points}) =>
+    points.map(({value, ends = []}) => Math.max(value, ...ends)))));
   const legend = lines.map((line) => shortened(line.name, 22));
   const width = alone ? 1000 : 490, last = names.length - 1;
   const right = width - kLetter * Math.max(0, ...legend.map(columns)) - 38;
@@ -226,7 +249,7 @@ function lineChart({id, label, alone, axis, names, title, lines}) {
   chart.append(...curveGrid({axis, names, title}, frame));
   const at = ({i, value}) => [frame.across(i), frame.up(value)];
   for (const {name, color, number, points} of lines)
-    chart.append(svg("g", {class: `c${color % 8}`},
+    chart.append(svg("g", {class: `c${color % 8}`}, ...band(points, frame),
       svg("polyline", {class: `curve dash${number % kPatterns}`,
         points: points.map((point) => at(point).map((v) => fixed(v, 1)).join()).join(" ")}),
       ...points.map((point) => svg("g", {}, svg("title", {}, `${name}: ${point.tip}`),
@@ -246,11 +269,11 @@ function promptChart(view, {variant, id, alone, prompts, names, title, tip}) {
   const suffix = view.variantTexts[variant] && ", " + view.variantTexts[variant];
   return lineChart({
     id: id + variant, alone, names, title, label: `Exact match by ${title}${suffix}`,
-    axis: percentAxis(Math.max(...view.summary.map((cell) => cell.exact_percent))),
+    axis: () => percentAxis(Math.max(...view.summary.map((cell) => range(cell)[1]))),
     lines: view.names.map((name, group) => ({name, color: 2 + group, number: group,
       points: prompts.map((prompt, i) => ({cell: view.cell(variant, group, prompt), i}))
         .filter(({cell}) => cell.trials > 0)
-        .map(({cell, i}) => ({i, value: cell.exact_percent,
+        .map(({cell, i}) => ({i, value: cell.exact_percent, ends: range(cell),
           tip: `${percent(cell)} % ${tip(names[i])}`}))}))});
 }
 
@@ -302,11 +325,13 @@ const kExactMatch = {title: "Exact match", unit: "% of the documents"};
 
 // The figures that epochs change, for the longest prompt.
 const figuresOver = (view) => [
-  {...kExactMatch, id: "exact", of: (cell) => cell.exact_percent, digits: 1, axis: percentAxis},
+  {...kExactMatch, id: "exact", of: (cell) => cell.exact_percent, digits: 1, axis: percentAxis,
+    ends: range},
   {id: "run", title: "Longest run", unit: `tokens, of ${count(view.suffix_tokens)}`,
-    of: (cell) => cell.longest_run, digits: 1, axis: axisTo},
+    of: (cell) => cell.longest_run, digits: 1, axis: axisTo,
+    ends: (cell) => aroundMean(cell.longest_run, cell.longest_run_error)},
   {id: "loss", title: "Loss", unit: "nats a token", of: (cell) => cell.loss, digits: 3,
-    axis: axisTo}];
+    axis: axisTo, ends: (cell) => aroundMean(cell.loss, cell.loss_error)}];
 
 // A figure over the epochs of the groups, one line per variant, with the color of its bars.
 function epochChart(view, figure) {
@@ -316,12 +341,11 @@ function epochChart(view, figure) {
   const lines = view.variants.map(({name}, variant) => ({name, color: variant, number: variant,
     points: order.map((group, i) => ({cell: view.longest(variant, group), i}))
       .filter(({cell}) => cell.trials > 0 && figure.of(cell) !== null)
-      .map(({cell, i}) => ({i, value: figure.of(cell),
+      .map(({cell, i}) => ({i, value: figure.of(cell), ends: figure.ends(cell),
         tip: `${fixed(figure.of(cell), figure.digits)} after ${names[i]} epochs`}))}));
-  const values = lines.flatMap(({points}) => points.map(({value}) => value));
   return lineChart({id: `epochs-${figure.id}`, alone: false, names, title: "epochs", lines,
     label: `${figure.title}, ${figure.unit}, by epochs`,
-    axis: figure.axis(Math.max(0, ...values))});
+    axis: figure.axis});
 }
 
 // ---- Figures with a button that saves them.
@@ -385,147 +409,6 @@ function runsTable(view, table) {
   const [titles, ...body] = rows.map((row) => row.filter((_, i) => used[i]));
   table.append(headRow(titles),
     html("tbody", {}, ...body.map(([first, ...rest]) => bodyRow(first, rest))));
-}
-
-// ---- Passages.
-
-const kShortestRun = 4;  // any two texts share letters and short words
-
-// Aligns two lists of characters by their longest common subsequence in runs of at least
-// kShortestRun (or the whole of a shorter text). Returns for each text flags of its common
-// characters. Time and memory grow with the product of the lengths. Source: Benson, Levy and
-// Shalom, "Longest common subsequence in k length substrings", 2013 (LCSk), with the longer runs
-// of Pavetic, Zuzic and Sikic, "LCSk++", 2014.
-//
-//   ends(i, j) = the larger of  best(i - k, j - k) + k   if the last k characters are equal
-//                               ends(i - 1, j - 1) + 1   if more than the last k are equal
-//   best(i, j) = the largest of best(i - 1, j), best(i, j - 1), ends(i, j)
-function align(first, second) {
-  const k = Math.min(kShortestRun, first.length, second.length), width = second.length + 1;
-  const common = [Array(first.length).fill(false), Array(second.length).fill(false)];
-  if (k === 0) return common;
-  const kSkipFirst = 1, kSkipSecond = 2, kEnds = 4, kGoesOn = 8;  // how a cell was computed
-  const steps = new Uint8Array((first.length + 1) * width);
-  const row = () => ({best: new Int32Array(width), ends: new Int32Array(width),
-    equal: new Int32Array(width)});  // equal: length of the equal suffix
-  const rows = Array.from({length: k + 1}, row), at = (i) => rows[i % rows.length];
-  for (let i = 1; i <= first.length; ++i) {
-    const here = at(i), above = at(i - 1), start = at(i + 1);  // row i - k
-    for (let j = 1; j < width; ++j) {
-      const equal = first[i - 1] === second[j - 1] ? above.equal[j - 1] + 1 : 0;
-      let step = 0, ends = equal >= k ? start.best[j - k] + k : 0;
-      if (equal > k && above.ends[j - 1] + 1 >= ends) {
-        ends = above.ends[j - 1] + 1;
-        step = kGoesOn;
-      }
-      const best = Math.max(above.best[j], here.best[j - 1], ends);
-      if (ends > 0 && best === ends) step |= kEnds;
-      steps[i * width + j] = step | (best === above.best[j] ? kSkipFirst : kSkipSecond);
-      [here.equal[j], here.ends[j], here.best[j]] = [equal, ends, best];
-    }
-  }
-  for (let i = first.length, j = second.length; i > 0 && j > 0;) {
-    const step = steps[i * width + j];
-    if (step & kEnds) {
-      let length = k;
-      for (let at = i * width + j; steps[at] & kGoesOn; at -= width + 1) ++length;
-      for (; length > 0; --length, --i, --j) common[0][i - 1] = common[1][j - 1] = true;
-    } else if (step & kSkipFirst) {
-      --i;
-    } else {
-      --j;
-    }
-  }
-  return common;
-}
-
-// The pieces of a text as nodes, with the common ones marked.
-function marked(characters, common, cut) {
-  const nodes = [];
-  for (let begin = 0, end = 0; begin < characters.length; begin = end) {
-    while (end < characters.length && common[end] === common[begin]) ++end;
-    const text = characters.slice(begin, end).join("");
-    nodes.push(common[begin] ? html("mark", {}, text) : text);
-  }
-  return cut ? [...nodes, " \u2026"] : nodes;
-}
-
-// The end of the prompt; starts at a word if it had to be cut.
-function endOf(before) {
-  const kMost = 240, characters = Array.from(before.replace(/^ +/, ""));
-  if (characters.length <= kMost) return characters.join("");
-  const end = characters.slice(-kMost), blank = end.indexOf(" ");
-  return "\u2026\u00a0" + end.slice(blank < kMost / 4 ? blank + 1 : 0).join("");
-}
-
-function facts(view, one) {
-  const plain = one.exact ? [`\u2713 all ${count(view.suffix_tokens)} tokens`]
-    : [`${one.longest_run} of ${view.suffix_tokens} tokens in a run`,
-      `${fixed(100 * one.token_accuracy, 0)} % of tokens right`,
-      `edit distance ${one.edit_distance}`];
-  const rest = [...plain.slice(1), `loss ${fixed(one.loss, 3)}`,
-    ...view.prompts.length > 1 ? [`prompt: ${promptText(view.prompt_lengths[one.prompt])}`] : [],
-    ...view.severalTrials ? [`trial ${one.trial}`] : []];
-  return html("p", {class: "facts"}, html("strong", {}, plain[0]),
-    ...rest.map((text) => " \u00b7 " + text));
-}
-
-function passage(view, one) {
-  const kMost = 2000;  // characters; 50 tokens are about 250
-  const spaces = one.truth.startsWith(" ") && one.written.startsWith(" ") ? 1 : 0;
-  const all = [one.truth, one.written].map((text) => Array.from(text).slice(spaces));
-  const texts = all.map((characters) => characters.slice(0, kMost)), common = align(...texts);
-  const shown = (title, ...children) => [html("p", {class: "what"}, title),
-    html("p", {class: "text", dir: "auto"}, ...children)];
-  return html("article", {class: "passage"},
-    html("header", {}, html("h5", {}, one.name), facts(view, one)),
-    html("div", {class: "before"}, ...shown("End of the prompt", endOf(one.before))),
-    html("div", {class: "pair"}, ...["The document", "The model"].map((title, i) => html("div", {},
-      ...shown(title, ...marked(texts[i], common[i], all[i].length > kMost))))));
-}
-
-// Passages: the first `open` ones, and a fold of the others. When it is opened, it gets the next
-// ones, and a fold of the rest.
-function unfolded(view, shown, open, documents) {
-  const kInAFold = 50, nodes = shown.slice(0, open).map((one) => passage(view, one));
-  const rest = shown.slice(open);
-  if (rest.length === 0) return nodes;
-  const fold = html("details", {},
-    html("summary", {}, `${count(rest.length)} more of ${count(documents)} documents`));
-  fold.addEventListener("toggle",
-    () => fold.append(...unfolded(view, rest, kInAFold, documents)), {once: true});
-  return [...nodes, fold];
-}
-
-// The best recitations of a group and variant.
-function passagesOf(view, shown, documents) {
-  const kOpen = 6, soft = (text) => html("p", {class: "soft"}, text);
-  if (shown.length === 0) return [soft("No document was tested.")];
-  const left = documents > shown.length
-    ? [soft(`Those of ${count(documents - shown.length)} more are in the JSON.`)] : [];
-  return [...unfolded(view, shown, kOpen, documents), ...left];
-}
-
-// The groups' numbers: those with the longest matches first, and the control last.
-function passageOrder(view) {
-  const most = (group) => view.variants.map((_, variant) => view.longest(variant, group))
-    .map((cell) => [cell.exact_percent, cell.longest_run])
-    .reduce((a, b) => a.map((value, i) => Math.max(value, b[i])), [0, 0]);
-  const rank = view.groups.map(({control}, group) =>
-    [control ? 1 : 0, ...most(group).map((value) => -value)]);
-  const compare = (a, b) => a.map((value, i) => value - b[i]).find((difference) => difference) ?? 0;
-  return [...view.groups.keys()].sort((a, b) => compare(rank[a], rank[b]));
-}
-
-function passages(view) {
-  return passageOrder(view).map((group) => html("section", {class: "group"},
-    html("h3", {id: `group-${group}`}, view.names[group]),
-    ...view.variantTexts.flatMap((text, variant) => {
-      const cell = view.longest(variant, group);
-      const share = cell.trials ? [html("span", {class: "share"}, `${percent(cell)} % exact`)] : [];
-      return [html("h4", {}, (text || "Most recited documents") + " ", ...share),
-        ...passagesOf(view, view.passages[variant * view.names.length + group], cell.documents)];
-    })));
 }
 
 // ---- Origin.

@@ -11,15 +11,14 @@ function suffixChart(view, {variant, policy, id, title, label, points, axis}) {
   const lines = view.names.map((name, group) => {
     const log10_p = view.suffixes.find((one) => one.variant === variant && one.group === group
       && one.policy === policy)?.log10_p ?? [];
-    const share = (least) => 100 / log10_p.length
-      * log10_p.filter((one) => one !== null && one >= least).length;  // null: never
+    const found = (least) => log10_p.filter((one) => one !== null && one >= least).length;
+    const share = (least) => 100 / log10_p.length * found(least);  // null: never
     return {name, color: 2 + group, number: group, points: log10_p.length === 0 ? []
-      : points.map(({least, tip}, i) =>
-        ({i, value: share(least), tip: `${fixed(share(least), 1)} % ${tip}`}))};
+      : points.map(({least, tip}, i) => ({i, value: share(least),
+        ends: wilson(found(least), log10_p.length), tip: `${fixed(share(least), 1)} % ${tip}`}))};
   });
-  const most = Math.max(0, ...lines.flatMap(({points}) => points.map(({value}) => value)));
   return lineChart({id, alone: false, names: points.map(({name}) => name), title, lines,
-    label: `${label}, ${policy}`, axis: axis(most)});
+    label: `${label}, ${policy}`, axis});
 }
 
 // By the number of samples of which one is the suffix with a probability or more.

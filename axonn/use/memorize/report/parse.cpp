@@ -69,6 +69,28 @@ class Node {
       if (std::isnan(one)) one = -std::numeric_limits<double>::infinity();
     }
   }
+  void read(std::vector<std::int64_t>& numbers) const {
+    want(value_->is_array(), "a list");
+    for (const Json& each : *value_) Node(each, file_, path_).read(numbers.emplace_back());
+  }
+  void read(std::vector<Reading>& readings) const {
+    want(value_->is_array(), "a list");
+    for (const Json& each : *value_) {
+      const Node node(each, file_, concat(path_, '[', readings.size(), ']'));
+      Reading& one = readings.emplace_back();
+      node["document"].read(one.document);
+      node["tokens"].read(one.tokens);
+      node["log_p"].read(one.log_p);
+      node["rank"].read(one.rank);
+      node["log_q"].read(one.log_q);
+      std::vector<std::vector<float>> spans;
+      node["extracted"].read(spans);
+      for (const std::vector<float>& span : spans) {
+        node.want(span.size() == 2, "a list of spans of two tokens");
+        one.extracted.push_back({std::llround(span[0]), std::llround(span[1])});
+      }
+    }
+  }
   void read(std::vector<std::vector<float>>& losses) const {
     want(value_->is_array(), "a list");
     for (const Json& each : *value_) {
@@ -178,6 +200,7 @@ RecitationRun parse_run(const std::string& text, const std::string& where) {
   if (node.has("policies")) node["policies"].read(run.policies);
   node["recitations"].read(run.recitations);
   if (node.has("curve")) node["curve"].read(run.curve);
+  if (node.has("readings")) node["readings"].read(run.readings);
   if (node.has("losses")) node["losses"].read(run.losses);
   for (const Recitation& r : run.recitations)
     if (r.record && r.record->log10_p.size() != run.policies.size())

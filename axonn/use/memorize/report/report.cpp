@@ -72,6 +72,7 @@ auto rank_of(const MemorizationReport& report, const Recitation& r) {
 void sum_up(RecitationCell& cell, const std::string& variant, const MemorizationReport& report) {
   std::vector<std::int64_t> documents;
   std::vector<double> shares;  // by trial
+  std::vector<double> runs, losses;
   for (const RecitationRun& run : report.runs) {
     if (run.variant != variant) continue;
     std::int64_t here = 0, exact_here = 0;
@@ -84,6 +85,8 @@ void sum_up(RecitationCell& cell, const std::string& variant, const Memorization
       cell.token_accuracy += r.token_accuracy;
       cell.edit_distance += static_cast<double>(r.edit_distance);
       cell.loss += r.loss;
+      runs.push_back(static_cast<double>(r.longest_run));
+      losses.push_back(r.loss);
     }
     if (here > 0) shares.push_back(100 * static_cast<double>(exact_here) / here);
     cell.recitations += here;
@@ -95,6 +98,8 @@ void sum_up(RecitationCell& cell, const std::string& variant, const Memorization
   cell.documents = std::ranges::unique(documents).begin() - documents.begin();
   cell.exact_percent = trial_spread_of(shares);
   cell.exact_interval = wilson_interval(cell.exact, cell.recitations);
+  cell.longest_run_error = error_of_mean(runs);
+  cell.loss_error = error_of_mean(losses);
   for (double* mean : {&cell.longest_run, &cell.token_accuracy, &cell.edit_distance, &cell.loss})
     *mean /= static_cast<double>(cell.recitations);
 }
@@ -211,6 +216,14 @@ double median_of(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+std::optional<double> error_of_mean(std::span<const double> values) {
+  const double count = static_cast<double>(values.size()), mean = trial_spread_of(values).mean;
+  if (values.size() == 1) return std::nullopt;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return std::sqrt(squares / (count - 1) / count);
 }
 
 PercentRange wilson_interval(std::int64_t exact, std::int64_t count) {

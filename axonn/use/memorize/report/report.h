@@ -20,8 +20,8 @@
 
 namespace axonn {
 
-/// Bounds of log10 of the probability that a sample is within a distance of the suffix, and how many
-/// of some samples are.
+/// Bounds of log10 of the probability that a sample is within a distance of the suffix, and how
+/// many of some samples are.
 struct NearRecord {
   std::int64_t epsilon = 1;
   double log10_low = 0, log10_high = 0;  ///< minus infinity: never
@@ -113,6 +113,23 @@ struct CurvePoint {
   std::vector<bool> exact = {};
 };
 
+/// [first, end) of the tokens of a document.
+struct TokenSpan {
+  std::int64_t first = 0, end = 0;
+
+  bool operator==(const TokenSpan&) const = default;
+};
+
+/// Every token of a document; all but the first are targets.
+struct Reading {
+  std::int64_t document = 0;              ///< as Recitation::document
+  std::vector<std::string> tokens;        ///< as text; "" where a later one ends the character
+  std::vector<double> log_p = {};         ///< of the second token and the following, nats
+  std::vector<std::int64_t> rank = {};    ///< likewise; 1: the first choice
+  std::vector<double> log_q = {};         ///< likewise, by the first policy; minus infinity: never
+  std::vector<TokenSpan> extracted = {};  ///< see readings_of()
+};
+
 /// The recitations of one model: in a study, of one training run.
 struct RecitationRun {
   std::string variant;     ///< how it was trained, such as "goldfish"; "" in an audit
@@ -127,6 +144,7 @@ struct RecitationRun {
   /// where they have them.
   std::function<Recitation(std::int64_t n)> kept = {};
   std::vector<CurvePoint> curve = {};  ///< by step
+  std::vector<Reading> readings = {};  ///< of some documents, by group
   /// Losses of all targets by document of the trial; empty without references. In the run's own
   /// file, but not in the report.
   std::vector<std::vector<float>> losses = {};
@@ -225,6 +243,8 @@ struct RecitationCell {
   PercentRange exact_interval = {};
   /// Means over documents and trials, in the units of Recitation.
   double longest_run = 0, token_accuracy = 0, edit_distance = 0, loss = 0;
+  /// Standard errors of two of these; empty with a single recitation.
+  std::optional<double> longest_run_error = {}, loss_error = {};
 };
 
 /// The figures of all trials of one variant.
@@ -392,6 +412,10 @@ MemorizationSummary summarize(const MemorizationReport& report);
 
 /// The middle value, or the mean of the two in the middle; there must be one.
 double median_of(std::vector<double> values);
+
+/// The standard error of the mean of independent values; empty if there is one. Throws Error if
+/// there is none.
+std::optional<double> error_of_mean(std::span<const double> values);
 
 /// Wilson's 95 % score interval of the share exact / count, in percent. Source: Wilson, "Probable
 /// Inference, the Law of Succession, and Statistical Inference", J. Am. Stat. Assoc., 1927. Throws

@@ -284,6 +284,7 @@ TEST(ReportJson, HasCurvesAndWhatTheySayOfDocuments) {
                                                      {"step", 20},
                                                      {"documents", 2},
                                                      {"loss", 4.0},
+                                                     {"loss_error", 0.0},
                                                      {"median_log10_p", -8.0},
                                                      {"exact_percent", 100.0},
                                                      {"validation_loss", nullptr}}));
@@ -303,6 +304,27 @@ TEST(ReportJson, HasCurvesAndWhatTheySayOfDocuments) {
   ASSERT_EQ(read.curve.size(), 2u);
   EXPECT_EQ(read.curve[1].exact, report.runs[0].curve[1].exact);
   EXPECT_EQ(to_json(read), to_json(report.runs[0]));
+}
+
+TEST(ReportJson, HasTheTokensOfReadings) {
+  const RecitationRun run = recorded_audit().runs[0], read = parse_run(to_json(run), "x");
+  ASSERT_EQ(read.readings.size(), 1u);
+  const Reading &got = read.readings[0], &want = run.readings[0];
+  EXPECT_EQ(got.document, 0);
+  EXPECT_EQ(got.tokens, want.tokens);
+  EXPECT_EQ(got.rank, want.rank);
+  EXPECT_EQ(got.log_q, want.log_q);
+  EXPECT_EQ(got.extracted, want.extracted);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(got.log_p[i], want.log_p[i], 5e-7);
+  EXPECT_EQ(to_json(read), to_json(run));
+}
+
+TEST(ReportJson, HasErrorsOfMeans) {
+  EXPECT_NEAR(*error_of_mean(std::vector{1.0, 2.0, 4.0}), std::sqrt(7.0 / 3 / 3), 1e-12);
+  EXPECT_FALSE(error_of_mean(std::vector{1.0}));
+  const auto json = nlohmann::json::parse(to_json(arms_study()));
+  EXPECT_EQ(json.at("curves")[0].at("loss_error"), 0) << "all have the same loss";
+  for (const auto& cell : json.at("summary")) EXPECT_TRUE(cell.at("loss_error").is_number());
 }
 
 TEST(ReportJson, HasBoundsOfNearVerbatimProbabilities) {

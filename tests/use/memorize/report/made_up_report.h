@@ -84,6 +84,12 @@ inline MemorizationReport recorded_audit() {
   MemorizationReport report = small_audit();
   RecitationRun& run = report.runs[0];
   run.policies = {"t=1,k=40", "t=1"};
+  run.readings = {{.document = 0,
+                   .tokens = {"The ", "end", " of", " it"},
+                   .log_p = {std::log(.95), std::log(.3), std::log(.0005)},
+                   .rank = {1, 2, 1700},
+                   .log_q = {-0.5, -1.25, -INFINITY},
+                   .extracted = {{1, 3}}}};
   for (Recitation& r : run.recitations) {
     const auto number = static_cast<double>(r.document);
     r.record = SuffixRecord{.log10_p = {r.group == 0 ? -0.5 - 2 * number : -30, -INFINITY},

@@ -15,7 +15,7 @@ function open(page) {
   const text = fs.readFileSync(path.join(process.argv[2], page + ".html"), "utf8");
   const [, json] = text.match(/<script type="application\/json" id="report">(.*?)<\/script>/s);
   const scripts = [...text.matchAll(/<script>\n(.*?)<\/script>/gs)].map(([, script]) => script);
-  assert.equal(scripts.length, 5);  // elements, figure_files, page_extraction, page_arms, page
+  assert.equal(scripts.length, 6);  // elements, figure_files, and four of the page
   const ids = {};
   for (const [, name, id] of text.split("<script")[0].matchAll(/<(\w+)[^>]* id="([^"]+)"/g))
     ids[id] = new Node(name, name === "svg" ? "svg" : "html");
@@ -207,6 +207,44 @@ test("there are two charts for each policy, and a table of separations", () => {
   assert(open("arms").near.removed);
   assert(open("study").extraction.removed);
   assert(open("study").membership.removed);
+});
+
+test("bands lie between the ends of the intervals", () => {
+  const near = (got, want) => want.forEach((value, i) =>
+    assert(Math.abs(got[i] - value) < 1e-3, `${got} for ${want}`));
+  near(script.wilson(0, 100), [0, 3.6994]);
+  near(script.wilson(100, 100), [96.3006, 100]);
+  near(script.wilson(50, 100), [40.3832, 59.6168]);
+  const frame = {across: (i) => 100 * i, up: (value) => 100 - value};
+  const points = [{i: 0, ends: [10, 20]}, {i: 1, ends: [30, 50]}, {i: 2}, {i: 3, ends: []}];
+  assert.equal(script.band(points, frame)[0].attributes.points,
+    "0.0,80.0 100.0,50.0 100.0,70.0 0.0,90.0");
+  assert.equal(script.band(points.slice(1), frame).length, 0, "no band of a single point");
+  const bands = (node) => node.all("polygon").length;
+  const {epochs} = open("study"), {times, steps} = open("arms");
+  assert.deepEqual(epochs.all("figure").map(bands), [2, 2, 2]);
+  assert.deepEqual(times.all("figure").map(bands), [1, 1], "of the part with two numbers of times");
+  assert.deepEqual(steps.all("figure").map(bands), [4, 4]);
+  assert.equal(bands(open("audit").curves), 2);
+  assert.equal(bands(open("recorded").policies), 2 * 2 * 2, "policies, charts, groups");
+  // Of one trial with 2 of 2 exact, the interval goes down to 34.2 % of an axis of 256 pixels.
+  const band = open("audit").curves.one("polygon").attributes.points.split(" ").map((point) =>
+    point.split(",").map(Number));
+  assert.deepEqual([band[2][1], band[3][1]], [14, 182.4]);
+});
+
+test("a document can be read token by token", () => {
+  const folds = open("recorded").passages.where((node) => node.attributes.class === "reading");
+  assert.equal(folds.length, 1, "of the one document whose tokens the report has");
+  assert.equal(folds[0].textContent,
+    "The whole document, token by token: 2 of 4 in extracted spans");
+  folds[0].listeners.toggle();
+  const [, text] = folds[0].all("p");
+  assert.equal(text.textContent, "The end of it");
+  assert.deepEqual(text.all("span").map(({attributes: {class: name, title}}) => [name, title]),
+    [["first", "not asked for"], ["p5", "p = 0.950, choice 1"], ["p3 other", "p = 0.300, choice 2"],
+      ["p0 other", "p = 5.0e-4, choice 1,700"]]);
+  assert.deepEqual(texts(text.all("mark")), ["end of"]);
 });
 
 test("an axis of any figure ends within a step of the maximum", () => {

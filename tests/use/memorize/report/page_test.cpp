@@ -98,6 +98,7 @@ TEST(Page, HoldsTheReportAsJson) {
     for (std::size_t i = 0; i < report.runs.size(); ++i) {
       json run = all.at("runs").at(i);
       run.erase("recitations");
+      run.erase("readings");
       run["seed"] = std::to_string(report.runs[i].seed);
       EXPECT_EQ(shown.at("runs").at(i), run);
     }
