@@ -102,12 +102,15 @@ TEST(MemorizeProgram, AuditsAModelWithControls) {
   EXPECT_TRUE(report.at("near").empty());
   EXPECT_THAT(test::slurp(run / "audit.html"), HasSubstr("Memorization audit"));
   std::vector<std::string> near = audit;
-  near.insert(near.end(), {"--near", "0,1", "--near-beams", "2", "--near-distance", "hamming"});
+  near.insert(near.end(), {"--near", "0,1", "--near-beams", "2", "--near-distance", "hamming",
+                           "--near-samples", "7"});
   ASSERT_EQ(run_program(near).code, 0);
   json asked = json::parse(test::slurp(run / "audit.json"));
   EXPECT_EQ(asked.at("near").size(), 2u * 2 * 7 * 4) << "groups, distances, n, p";
   for (const json& one : asked.at("runs").at(0).at("recitations"))
     EXPECT_EQ(one.contains("near"), one.at("prompt") == 0) << "with the whole prompt";
+  EXPECT_EQ(asked.at("near_mass").at(3).at("samples"), 4 * 7);
+  EXPECT_EQ(asked.at("runs").at(0).at("readings").size(), 8U);
   std::vector<std::string> swept = audit;
   swept.insert(swept.end(), {"--offsets", "0,10", "--n", "1,7", "--p", "0.25", "--stride", "10",
                              "--seq-len", "100"});
@@ -140,10 +143,13 @@ TEST(MemorizeProgram, NamesMissingAndWrongArguments) {
   for (const auto& [flag, value, message] :
        {std::tuple{"--offsets", "3", "--offsets needs --prompt-lengths"},
         {"--n", "7,1", "--n: numbers of samples ascend"},
+        {"--near-samples", "5", "--near-samples needs distances"},
         {"--p", "0", "--p: probabilities ascend"}})
     EXPECT_THAT(error({"memorize", "--audit", "--model", run.out(), "--documents", run.config(),
                        flag, value}),
                 HasSubstr(message));
   EXPECT_THAT(error({"memorize", run.config()}), HasSubstr("goldfish.k is 0"));
   EXPECT_THAT(error(study(run, {"--memorize.epochs", "100"})), HasSubstr("set training.steps to"));
+  EXPECT_THAT(error(study(run, {"--memorize.near.samples", "5"})),
+              HasSubstr("near.samples need distances"));
 }
