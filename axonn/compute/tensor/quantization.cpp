@@ -1,6 +1,7 @@
 #include "axonn/compute/tensor/quantization.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -42,13 +43,33 @@ const OrderedCodes& codes_of(Quantization kind) {
   return kind == Quantization::nf4 ? kNf4 : kFp4;
 }
 
+/// Sizes of floats are in the order of their bits, which any processor compares in registers.
 float largest_size(std::span<const float> values) {
-  float most = 0;
-  for (const float value : values) {
-    if (!std::isfinite(value)) refuse("a weight is ", value, ", which cannot be quantized");
-    most = std::max(most, std::abs(value));
-  }
-  return most;
+  std::int32_t most = 0;
+  for (const float value : values)
+    most = std::max(most, std::bit_cast<std::int32_t>(value) & 0x7fffffff);
+  const auto size = std::bit_cast<float>(most);
+  if (!std::isfinite(size))
+    refuse("a weight is ",
+           *std::ranges::find_if_not(values, [](float value) { return std::isfinite(value); }),
+           ", which cannot be quantized");
+  return size;
+}
+
+float as_code(float x) { return std::max(-kMostCode, std::min(kMostCode, x)); }
+
+/// Rounds x of at most 127 to the nearest integer, ties away from 0, as std::round() does. Compiled
+/// for any processor, it is no call of a function.
+std::int8_t round_away(float x) {
+  const auto whole = static_cast<std::int32_t>(x);
+  const float rest = x - static_cast<float>(whole);
+  return static_cast<std::int8_t>(whole + (rest >= 0.5f ? 1 : 0) - (rest <= -0.5f ? 1 : 0));
+}
+
+/// The same, ties to even: adding a number whose last bit is worth 1 rounds.
+std::int8_t round_even(float x) {
+  constexpr float kWhole = 3 << 22;
+  return static_cast<std::int8_t>(static_cast<std::int32_t>((x + kWhole) - kWhole));
 }
 
 /// Returns the factor.
@@ -66,10 +87,8 @@ float quantize_four_bits(const OrderedCodes& to, bool whole, std::span<const flo
 
 float quantize_int8(std::span<const float> values, std::uint8_t* codes) {
   const float most = largest_size(values), scale = most == 0 ? 0.0f : kMostCode / most;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const float code = std::clamp(std::nearbyint(values[i] * scale), -kMostCode, kMostCode);
-    codes[i] = static_cast<std::uint8_t>(static_cast<std::int8_t>(code));
-  }
+  for (std::size_t i = 0; i < values.size(); ++i)
+    codes[i] = static_cast<std::uint8_t>(round_even(as_code(values[i] * scale)));
   return most;
 }
 
@@ -80,10 +99,8 @@ float quantize_q8_0(std::span<const float> values, std::uint8_t* codes) {
   put(half, factor);
   if (!std::isfinite(get(half)))
     refuse("a weight is ", most, ", of which q8_0 has no factor in f16");
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const float code = std::clamp(std::round(values[i] * inverse), -kMostCode, kMostCode);
-    codes[i] = static_cast<std::uint8_t>(static_cast<std::int8_t>(code));
-  }
+  for (std::size_t i = 0; i < values.size(); ++i)
+    codes[i] = static_cast<std::uint8_t>(round_away(as_code(values[i] * inverse)));
   return get(half);
 }
 
@@ -125,10 +142,15 @@ void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes
     std::memcpy(out, &half, sizeof half);
   }
   out += form.factor_bytes();
-  std::fill_n(out, form.record_bytes() - form.factor_bytes(), std::byte{});
-  for (std::size_t i = 0; i < codes.size(); ++i)
-    out[form.half_bytes() ? i / 2 : i] |=
-        std::byte(form.half_bytes() && i % 2 == 0 ? codes[i] << 4 : codes[i]);
+  std::byte* const end = out + form.record_bytes() - form.factor_bytes();
+  if (form.half_bytes()) {
+    for (std::size_t i = 0; i < codes.size(); i += 2)
+      *out++ = std::byte(codes[i] << 4 | (i + 1 < codes.size() ? codes[i + 1] : 0));
+  } else {
+    std::memcpy(out, codes.data(), codes.size());
+    out += codes.size();
+  }
+  std::fill(out, end, std::byte{});
 }
 
 }  // namespace axonn

@@ -30,14 +30,22 @@ class TensorValues {
 
   /// Returns the bytes that were read.
   std::int64_t read(std::int64_t first, std::span<float> out) const {
-    const std::int64_t each = blocks_->values, block = first / each,
-                       count = (first + std::ssize(out) + each - 1) / each - block;
+    const std::int64_t each = blocks_->values, block = first / each, end = first + std::ssize(out),
+                       count = (end + each - 1) / each - block;
     std::vector<std::byte> bytes(count * blocks_->bytes);
-    std::vector<float> values(count * each);
+    std::vector<float> some(each);  // of a block of which only a part is wanted
     file_->read(begin_ + block * blocks_->bytes, bytes);
-    for (std::int64_t i = 0; i < count; ++i)
-      blocks_->read(bytes.data() + i * blocks_->bytes, values.data() + i * each);
-    std::copy_n(values.begin() + (first - block * each), out.size(), out.begin());
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::byte* const from = bytes.data() + i * blocks_->bytes;
+      const std::int64_t begin = (block + i) * each;
+      if (begin >= first && begin + each <= end) {
+        blocks_->read(from, out.data() + begin - first);
+        continue;
+      }
+      blocks_->read(from, some.data());
+      const std::int64_t a = std::max(first, begin), b = std::min(end, begin + each);
+      std::copy(some.begin() + (a - begin), some.begin() + (b - begin), out.begin() + (a - first));
+    }
     return std::ssize(bytes);
   }
 
@@ -118,20 +126,27 @@ class GgufSource final : public ParameterSource {
       const auto& [of, first, count, transposed] = tensor_.heads;
       return count == 0 || (row % of >= first && row % of < first + count);
     }
-    /// Reads elements of a row that it holds, from column `col` on; returns the bytes.
+    /// Whether the tensor has its rows one after another, so that several can be read at once.
+    bool in_order() const {
+      const auto& heads = tensor_.heads;
+      return heads.count == 0 && !heads.transposed && tensor_.interleaved == 0 &&
+             tensor_.turns <= 1 && tensor_.tiles.groups == 1 && !tensor_.tiles.columns;
+    }
+    std::int64_t cols() const { return tensor_.parameter.cols; }
+
+    /// Reads elements of a row that it holds, from column `col` on, and of those after it if its
+    /// rows are in order; returns the bytes.
     std::int64_t read(std::int64_t row, std::int64_t col, std::span<float> out) const {
       const std::int64_t bytes =
           tensor_.heads.transposed ? read_of_head(row, col, out) : read_of_row(row, col, out);
-      for (float& value : out) {
-        if (tensor_.decays) value = std::log(-value);
-        value -= tensor_.plus;
-      }
+      if (tensor_.decays)
+        for (float& value : out) value = std::log(-value);
+      if (tensor_.plus != 0)
+        for (float& value : out) value -= tensor_.plus;
       return bytes;
     }
 
    private:
-    std::int64_t cols() const { return tensor_.parameter.cols; }
-
     /// The row of the tensor that is this row of the parameter.
     std::int64_t row_of(std::int64_t row) const {
       if (const auto& heads = tensor_.heads; heads.count > 0)
@@ -261,10 +276,12 @@ class GgufSource final : public ParameterSource {
                                     std::int64_t at, std::span<float> out) {
     std::int64_t bytes = 0;
     while (!out.empty()) {
-      const std::int64_t row = slice.row + at / slice.cols, col = at % slice.cols,
-                         count = std::min(std::ssize(out), slice.cols - col);
+      const std::int64_t row = slice.row + at / slice.cols, col = at % slice.cols;
       const auto part =
           std::ranges::find_if(parts, [&](const Rows& one) { return one.holds(row); });
+      const bool whole = part->in_order() && slice.cols == part->cols();
+      const std::int64_t count =
+          whole ? std::ssize(out) : std::min(std::ssize(out), slice.cols - col);
       bytes += part->read(row, slice.col + col, out.first(static_cast<std::size_t>(count)));
       at += count;
       out = out.subspan(static_cast<std::size_t>(count));

@@ -22,15 +22,15 @@ void quantize_blocks(const QuantizedMatrix& matrix, const Slice& slice,
   const std::int64_t blocks = ((last + 1) * cols - out.begin + out.block - 1) / out.block,
                      end = std::min(out.begin + blocks * out.block, matrix.rows * cols),
                      row = out.begin / cols;
-  std::vector<float> values(end - out.begin);
+  out.read.resize(end - out.begin);
   read({.row = row,
         .rows = (end + cols - 1) / cols - row,
         .cols = cols,
         .begin = out.begin - row * cols,
         .end = end - row * cols},
-       values);
+       out.read);
   try {
-    quantize(matrix.kind, out.block, values, out.values);
+    quantize(matrix.kind, out.block, out.read, out.values);
   } catch (const UsageError& error) {
     refuse("[model] quantize = ", kQuantizations[static_cast<int>(matrix.kind)], ": ", matrix.name,
            ": ", error.what());

@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "axonn/compute/tensor/quantization.h"
 #include "axonn/foundation/grid/layout.h"
@@ -23,6 +24,7 @@ struct QuantizedMatrix {
 struct QuantizedRun {
   std::int64_t begin = 0, block = 1;  ///< in values of the matrix, counted row after row
   QuantizedValues values;
+  std::vector<float> read = {};  ///< memory of the values themselves, kept for the next run
 
   float factor(std::int64_t i) const { return values.factors[(i - begin) / block]; }
 };

@@ -124,6 +124,15 @@ TEST(Quantization, Int8RoundsTiesToEvenAndHasAFactorForEachRow) {
   EXPECT_EQ(out.value(Quantization::int8, 6, 4), -30 * 12.7f / 127);
 }
 
+TEST(Quantization, RoundsAsTheStandardLibraryDoesBesideEveryTie) {
+  for (float tie = -126.5f; tie < 127; ++tie)
+    for (const float x : {std::nextafter(tie, -200.0f), tie, std::nextafter(tie, 200.0f)}) {
+      const std::vector<float> values{127, x};  // so the factor is 1
+      EXPECT_EQ(signed_codes(quantized(Quantization::q8_0, 2, values))[1], std::round(x)) << x;
+      EXPECT_EQ(signed_codes(quantized(Quantization::int8, 2, values))[1], std::nearbyint(x)) << x;
+    }
+}
+
 TEST(Quantization, ABlockOfZerosStaysZero) {
   const std::vector<float> zeros(64);
   for (const Quantization kind :
