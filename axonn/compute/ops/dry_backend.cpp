@@ -97,13 +97,13 @@ class DryBackend final : public ForwardingBackend {
   std::string matmul_device() const override { return name(); }
 
   void attention(const Attention& args) override {
-    if (gpu_ && args.q.count() > 0) take_for(attention_offers(args, *gpu_), describe(args, false));
+    if (gpu_ && args.q.count() > 0) take_for(attention_offers(args, *gpu_), args, false);
     next_.flops = attention_flops(args);
     ForwardingBackend::attention(args);
   }
   void attention_backward(const AttentionBackward& args) override {
     if (gpu_ && args.forward.k.count() > 0)
-      take_for(attention_offers(args, *gpu_), describe(args.forward, true));
+      take_for(attention_offers(args, *gpu_), args.forward, true);
     next_.flops = 2.5 * attention_flops(args.forward);  // five products instead of two
     ForwardingBackend::attention_backward(args);
   }
@@ -145,8 +145,8 @@ class DryBackend final : public ForwardingBackend {
     Scratch scratch(arena_);
     if (gpu_) scratch.take<char>(cuda::lanes_for(products) * cuda::kLaneBytes);
   }
-  void take_for(const std::vector<AttentionOffer>& offers, const std::string& what) {
-    const AttentionOffer& best = best_offer(offers, what);
+  void take_for(const std::vector<AttentionOffer>& offers, const Attention& args, bool backward) {
+    const AttentionOffer& best = best_offer(offers, [&] { return describe(args, backward); });
     Scratch scratch(arena_);
     scratch.take<char>(best.bytes);
     if (best.way == AttentionWay::parts) take_for_products(1);

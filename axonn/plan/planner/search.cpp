@@ -352,26 +352,37 @@ class Search {
     return one.plan;
   }
 
-  /// A micro-batch that does not fit, and its memory.
-  struct TooLarge {
+  /// What larger micro-batches have shown: the last that does not fit, with its memory; whether one
+  /// fits of which a step has as many kinds as of smaller ones: the first, the last and others.
+  struct Tried {
     std::int64_t size = 0, bytes = 0;
+    bool several_fit = false;
   };
 
   /// Whether micro-batches of the run's size fit, with recomputation if that is free. A size may
-  /// fit where a smaller one does not: there are more of the smaller ones, whose gradients are
-  /// added up. `larger` is the last that did not.
+  /// fit where a smaller one does not: there are several of the smaller ones, whose gradients are
+  /// added up.
   bool fits_somehow(const PreparedRun& run, const Screened& grid, DrySteps& steps,
-                    TooLarge& larger) const {
+                    Tried& larger) const {
     options_.note_progress();
     const std::int64_t size = run->training.micro_batch, state = grid.state_bytes;
     if (!screening_.fits(state + screening_.least_activations(run))) return false;
     // What a micro-batch takes beside the state grows at most in proportion to it.
-    if (larger.size > 0 && !screening_.fits(state + (larger.bytes - state) / larger.size * size))
-      return false;
-    const bool known = grid.smallest_bytes > 0 && size == space_.useful_sizes(grid.grid).front();
-    const std::int64_t bytes = known ? grid.smallest_bytes : estimate_memory(run, steps);
-    if (!screening_.fits(bytes)) larger = {size, bytes};
-    return screening_.fits(bytes);
+    const auto in_proportion = [&](std::int64_t bytes, std::int64_t of) {
+      return state + (bytes - state) / of * size;
+    };
+    if (larger.size > 0 && !screening_.fits(in_proportion(larger.bytes, larger.size))) return false;
+    const std::int64_t smallest = space_.useful_sizes(grid.grid).front();
+    bool fits =
+        larger.several_fit ||
+        (grid.smallest_bytes > 0 && screening_.fits(in_proportion(grid.smallest_bytes, smallest)));
+    if (!fits) {
+      const std::int64_t bytes = estimate_memory(run, steps);
+      fits = screening_.fits(bytes);
+      if (!fits) larger = {size, bytes};
+    }
+    larger.several_fit = fits && micro_batch_count(run.config()) > 2;
+    return fits;
   }
 
   /// Adds plans with their estimates: micro-batches from the largest that fits downwards, until a
@@ -380,7 +391,7 @@ class Search {
     const GridShape& grid = candidate.screened.grid;
     const std::shared_ptr<DrySteps>& steps = candidate.steps;
     double before = kNever;
-    TooLarge larger;
+    Tried larger;
     for (const std::int64_t size : std::views::reverse(space_.useful_sizes(grid))) {
       const PreparedRun run = screening_.on(grid, size, mode);
       if (!fits_somehow(

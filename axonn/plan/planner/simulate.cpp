@@ -138,6 +138,7 @@ class Player {
   /// Seconds until a collective in flight ends, or its latency does.
   double next_change() const {
     double least = std::numeric_limits<double>::infinity();
+    if (under_way_ == 0) return least;
     for (const Stream& stream : streams_) {
       if (stream.queue.empty()) continue;
       const Collective& one = collectives_[stream.queue.front()];
@@ -149,6 +150,7 @@ class Player {
 
   void advance(double seconds) {
     now_ += seconds;
+    if (under_way_ == 0) return;
     const double shared = share(), computing = computing_ ? collective_slowed_ : 1;
     // Collectives whose ends differ only by rounding end together.
     const double rounding = 1e-12 * std::max(seconds, 1e-9);

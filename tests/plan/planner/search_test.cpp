@@ -291,6 +291,49 @@ TEST(Search, SharedSequencesTakeEachRankOnlyItsPartOfTheMemory) {
   EXPECT_EQ(search(prepared(config), machine, options).plans.at(0).micro_batch, 4);
 }
 
+// What a search finds out of a micro-batch from larger ones and the smallest, it finds anew where
+// the size is fixed.
+TEST(Search, ChoosesTheMicroBatchThatIsFastestIfEachIsSearchedAlone) {
+  Config dense = few_blocks(), experts = tiny_config_with_experts(), shared = tiny_llama_config();
+  dense.training.global_batch = 128;
+  experts.training.global_batch = 256;
+  shared.training.seq_len = shared.model.positions = 8192;
+  shared.training.global_batch = 32;
+  const struct {
+    const Config& config;
+    GridShape grid;
+  } kinds[] = {
+      {dense, {1, 1, 4, 2, 1, 1}}, {experts, {1, 1, 8, 1, 1, 4}}, {shared, {1, 1, 8, 1, 2, 1}}};
+  for (const auto& [config, grid] : kinds) {
+    const PreparedRun run = prepared(config);
+    SearchOptions options{.devices = 8};
+    options.fixed = grid;
+    const Plan ample = search(run, round_machine(), options).plans.at(0);
+    int chosen = 0;  // plans with recomputation
+    for (const double share : {0.9, 0.7, 0.5, 0.35, 0.25, 0.18}) {
+      SCOPED_TRACE(concat(with_factors(grid), ", memory ", share));
+      Machine machine = round_machine();
+      machine.memory_bytes = share * static_cast<double>(ample.memory_bytes);
+      options.micro_batch = 0;
+      const auto found = search(run, machine, options).plans;
+      std::optional<Plan> best;
+      for (options.micro_batch = 1; options.micro_batch <= 32; options.micro_batch *= 2) try {
+          const auto alone = search(run, machine, options).plans;
+          if (!alone.empty() && (!best || alone[0].time.step_s < best->time.step_s))
+            best = alone[0];
+        } catch (const UsageError&) {  // the grid cannot cut the batch into such micro-batches
+        }
+      ASSERT_EQ(found.empty(), !best);
+      if (!best) continue;
+      EXPECT_EQ(found[0].micro_batch, best->micro_batch);
+      EXPECT_EQ(found[0].time.step_s, best->time.step_s);
+      EXPECT_EQ(found[0].memory_bytes, best->memory_bytes);
+      chosen += found[0].recompute_blocks.has_value();
+    }
+    EXPECT_GT(chosen, 0);
+  }
+}
+
 TEST(Search, KeepsFixedExtentsMicroBatchAndRecomputation) {
   SearchOptions options{.devices = 8, .micro_batch = 2, .recompute = RecomputeMode::full};
   options.fixed.x = 2;

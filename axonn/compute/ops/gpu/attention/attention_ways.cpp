@@ -164,11 +164,11 @@ std::vector<AttentionOffer> attention_offers(const AttentionBackward& args,
 }
 
 const AttentionOffer& best_offer(const std::vector<AttentionOffer>& offers,
-                                 const std::string& what) {
+                                 const std::function<std::string()>& what) {
   const auto can = [](const AttentionOffer& offer) { return offer.why_not.empty(); };
   const auto found = std::ranges::find_if(offers, can);
   if (found == offers.end())
-    refuse("attention: cuDNN does not compute ", what, ": ", offers.front().why_not);
+    refuse("attention: cuDNN does not compute ", what(), ": ", offers.front().why_not);
   return *found;
 }
 

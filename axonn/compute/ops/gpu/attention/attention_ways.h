@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,9 +53,10 @@ std::vector<AttentionOffer> attention_offers(const AttentionBackward& args,
 /// The operands in words: "2 x 4096, 32 heads over 8 of 128, gradients".
 std::string describe(const Attention& args, bool backward);
 
-/// The first offer that can; throws UsageError, which calls the operands `what`, if options demand
+/// The first offer that can; throws UsageError, which calls the operands what(), if options demand
 /// cuDNN, which cannot.
-const AttentionOffer& best_offer(const std::vector<AttentionOffer>& offers,
-                                 const std::string& what = "it");
+const AttentionOffer& best_offer(
+    const std::vector<AttentionOffer>& offers,
+    const std::function<std::string()>& what = [] { return "it"; });
 
 }  // namespace axonn
