@@ -1,5 +1,6 @@
 // axonn memorize as a user runs it: the study and the audit.
 #include <filesystem>
+#include <set>
 #include <tuple>
 
 #include <gmock/gmock.h>
@@ -64,6 +65,15 @@ TEST(MemorizeProgram, WritesItsReportsAndKeepsFinishedRuns) {
                                HasSubstr("report.html")));
   const json report = json::parse(test::slurp(run / "study/report.json"));
   EXPECT_EQ(report.at("runs").size(), 4u) << "two losses, two trials";
+  for (const json& one : report.at("runs")) {
+    std::set<std::int64_t> documents;
+    for (const json& recitation : one.at("recitations"))
+      documents.insert(recitation.at("document").get<std::int64_t>());
+    EXPECT_FALSE(one.at("readings").empty());
+    for (const json& reading : one.at("readings"))
+      EXPECT_TRUE(documents.contains(reading.at("document").get<std::int64_t>()))
+          << "a document of trial " << one.at("trial");
+  }
   const std::string page = test::slurp(run / "study/report.html");
   EXPECT_THAT(page, AllOf(HasSubstr("<svg"), HasSubstr("\"title\":\"Memorization study\"")));
 
