@@ -503,8 +503,9 @@ std::string to_text(const DryRun& result, const PreparedRun& run) {
     text += fmt::format("resume    from {}, at step {} of {}{}\n", result.resumes_from,
                         result.steps_done, result.steps, idle ? ": nothing to do" : "");
   else if (config.checkpoint.resume == "auto")
-    text += fmt::format("resume    no checkpoint in {}/checkpoints: the run starts at step 1\n",
-                        config.output.dir);
+    text += fmt::format("resume    no checkpoint in {}/checkpoints: the run starts at step 1{}\n",
+                        config.output.dir,
+                        config.checkpoint.local_every > 0 ? ", unless a local one is whole" : "");
   if (!result.sample.empty())
     text += fmt::format("sample    {}\n  input   {}\n  target  {}\n", result.sample, result.input,
                         result.target);

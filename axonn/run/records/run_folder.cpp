@@ -68,7 +68,8 @@ NamedPaths outputs_of(const Config& config) {
   const std::string& folder = config.output.dir;
   NamedPaths outputs;
   const auto add = [&](const std::string& path) { outputs.push_back({"output.dir", path}); };
-  for (const char* name : {"checkpoints", "logs", "config.toml", "lock", kRolloutsFolder})
+  for (const char* name :
+       {"checkpoints", "logs", "config.toml", "lock", kRolloutsFolder, kLocalRunFile})
     add(concat(folder, '/', name));
   for (const std::string& step : saved_steps(folder)) add(step);
   for (const std::string& file : records(folder)) add(file);

@@ -287,7 +287,7 @@ TEST(LocalCheckpoint, ThatCannotBeWrittenFailsOnAllRanksAndLeavesTheOneBefore) {
 TEST(LocalCheckpoint, OfRanksWithSeveralPiecesOfDifferentNumbersArrivesWhole) {
   const TemporaryPath folder;
   const auto block = [](int rank, std::vector<float>& values) {
-    const std::int64_t each = 600'000, count = each * (rank + 1),
+    const std::int64_t each = 2'500'000, count = each * (rank + 1),
                        begin = each * rank * (rank + 1) / 2;
     values.resize(count);
     for (std::int64_t i = 0; i < count; ++i) values[i] = static_cast<float>(begin + i) / 8;
@@ -310,7 +310,7 @@ TEST(LocalCheckpoint, OfRanksWithSeveralPiecesOfDifferentNumbersArrivesWhole) {
     LocalSaver saver(world, cluster.place(world.rank()), -1);
     saver.begin(5, block(world.rank(), values), {{"state.json", "x"}});
     saver.finish();
-    EXPECT_GT(saver.cost().bytes, 4 * 600'000 * (world.rank() + 1));
+    EXPECT_GT(saver.cost().bytes, 10'000'000 * (world.rank() + 1));  // up to three messages
     world.barrier();
     if (world.rank() == 3) fs::remove_all(cluster.node(3));
     world.barrier();
@@ -327,4 +327,33 @@ TEST(LocalCheckpoint, OfRanksWithSeveralPiecesOfDifferentNumbersArrivesWhole) {
     world.barrier();
     EXPECT_THAT(names_in(cluster.node(world.rank())), IsEmpty());
   });
+}
+
+TEST(LocalCheckpoint, ThatArrivesAlteredOrCutShortIsNotThere) {
+  const TemporaryPath folder;
+  const std::string bytes(100, 'b');
+  const auto data = std::as_bytes(std::span(bytes));
+  CheckpointIndex index{.step = 1, .ranks = 1};
+  index.files.push_back({rank_file(0), 100, {xxh3(data)}, {}});
+  const std::string tail = tail_of(index, {{"state.json", "text"}});
+  const auto fault = [&](std::span<const std::byte> arrived, const std::string& with) {
+    ShardWriter writer(folder / "shard", 0);
+    writer.append(arrived.first(60));
+    writer.append(arrived.subspan(60));
+    writer.publish(with);
+    EXPECT_EQ(fs::exists(folder / "shard"), writer.fault().empty());
+    return writer.fault();
+  };
+  std::string other = bytes, altered = tail;
+  other[70] ^= 1;
+  altered.back() ^= 1;
+  EXPECT_THAT(fault(std::as_bytes(std::span(other)), tail), HasSubstr("arrived altered"));
+  EXPECT_THAT(fault(data.first(90), tail), HasSubstr("arrived altered"));
+  EXPECT_THAT(fault(data, altered), HasSubstr("state.json arrived altered"));
+  EXPECT_THAT(fault(data, tail.substr(0, tail.size() - 1)), HasSubstr("state.json is cut short"));
+  EXPECT_THAT(fault(data, tail.substr(0, 40)), HasSubstr("cut short"));
+  EXPECT_THAT(fault(data, ""), HasSubstr("cut short"));
+  EXPECT_THAT(fault(data, fault_tail("no disk")), HasSubstr("no disk"));
+  EXPECT_EQ(fault(data, tail), "");
+  EXPECT_EQ(CheckpointReader(folder / "shard").text("state.json"), "text");
 }

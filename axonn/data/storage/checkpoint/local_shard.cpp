@@ -22,6 +22,9 @@ constexpr std::size_t kStartDigits = 16;
 constexpr std::size_t kLengthDigits = 16;  // of an index in a tail, in hex
 constexpr char kFaultMark = '!';           // begins a tail that is a fault
 
+/// Bytes of a message. A round of messages takes about a millisecond beside its bytes.
+constexpr std::int64_t kMessageBytes = 4 * kPieceBytes;
+
 /// The names in a folder; none if it cannot be read.
 std::vector<std::string> names_of(const std::string& folder) {
   std::vector<std::string> names;
@@ -217,9 +220,9 @@ void exchange_shards(Communicator& group, const OutgoingShard* out,
   for (const std::int64_t one : theirs) most = std::max(most, one);
   std::vector<std::vector<std::byte>> pieces(in.size());
   const auto piece_at = [](std::int64_t at, std::int64_t all) {
-    return std::clamp<std::int64_t>(all - at, 0, kPieceBytes);
+    return std::clamp<std::int64_t>(all - at, 0, kMessageBytes);
   };
-  for (std::int64_t at = 0; at < most; at += kPieceBytes) {
+  for (std::int64_t at = 0; at < most; at += kMessageBytes) {
     std::span<const std::byte> mine;
     if (const std::int64_t count = piece_at(at, bytes); count > 0) mine = out->piece(at, count);
     round.send(to, mine);

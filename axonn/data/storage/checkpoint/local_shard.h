@@ -106,7 +106,7 @@ struct IncomingShard {
   std::unique_ptr<ShardWriter> writer;
 };
 
-/// Sends and receives shards, kPieceBytes at a time. The group is used by the calling thread alone,
+/// Sends and receives shards, 16 MiB at a time. The group is used by the calling thread alone,
 /// which need not be that of the rank. A fault of a writer disturbs no other shard. Throws Aborted.
 void exchange_shards(Communicator& group, const OutgoingShard* out, std::vector<IncomingShard>& in);
 
