@@ -11,7 +11,7 @@ namespace {
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
     {"foundation", 5650}, {"compute", 22140}, {"ranks", 9930}, {"data", 32180}, {"network", 20400},
-    {"run", 16440},       {"use", 13790},     {"plan", 8160},  {"app", 14520}};
+    {"run", 16440},       {"use", 13790},     {"plan", 8160},  {"app", 14560}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {
   std::map<std::string, std::int64_t> lines;
