@@ -17,10 +17,10 @@ from random_trainings import random_trainings
 from signals import signals
 from slurm import slurm
 from strangers import strangers
-from supervised import supervised
+from supervised import local_states, supervised
 from system_calls import system_calls
 
 main({attack.__name__: attack for attack in
-      (kills, supervised, system_calls, short_writes, flipped_bits, small_disks, signals, slurm,
+      (kills, supervised, local_states, system_calls, short_writes, flipped_bits, small_disks, signals, slurm,
        job_scripts, job_chain, folders, accidents, strangers, hostile_requests,
        random_folders, random_trainings)})  # fmt: skip

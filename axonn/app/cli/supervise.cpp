@@ -76,6 +76,9 @@ int run_supervise(const Arguments& arguments) {
       ->type_name("DIR");
   app.add_option("--failures", options.failures,
                  "so many starts in a row that come to no new step end it");
+  app.add_option("--hang", options.hang,
+                 "a start without a new step for so many seconds is ended, as a failure; longer "
+                 "than a start, a validation and a checkpoint take (default: never)");
   app.add_option("--log", options.log, "gets a line of JSON for each start")->type_name("FILE");
   const auto border = std::ranges::find(arguments, "--");
   if (border != arguments.end()) options.command.assign(border + 1, arguments.end());

@@ -108,6 +108,35 @@ std::int64_t last_step(const std::string& run) {
   return last;
 }
 
+/// Looks whether a start makes steps.
+class HangWatch {
+ public:
+  explicit HangWatch(const SupervisorOptions& options)
+      : options_(options), step_(last_step(options.run)) {}
+
+  bool hung() const { return hung_; }
+
+  /// What ends the command now; 0: nothing.
+  int signal() {
+    constexpr double kGrace = 30;  // seconds for a rank that saves
+    const double now = now_seconds(),
+                 limit = hung_ ? std::min(kGrace, options_.hang) : options_.hang;
+    if (options_.hang <= 0 || now - looked_ < std::min(1.0, options_.hang / 4)) return 0;
+    looked_ = now;
+    const std::int64_t step = hung_ ? step_ : last_step(options_.run);
+    if (std::exchange(step_, step) != step) moved_ = now;
+    if (now - moved_ < limit) return 0;
+    moved_ = now;
+    return std::exchange(hung_, true) ? SIGKILL : SIGTERM;
+  }
+
+ private:
+  const SupervisorOptions& options_;
+  std::int64_t step_;
+  double moved_ = now_seconds(), looked_ = moved_;
+  bool hung_ = false;
+};
+
 /// What a start came to.
 struct Start {
   int number = 0;
@@ -144,6 +173,7 @@ class Supervisor {
       refuse(
           "--nodes: no word of the command has {nodes}, where the names of the nodes come; add "
           "it, as in: srun --nodelist {nodes} --nodes {count} axonn train ...");
+    if (options.hang < 0) refuse("--hang is ", options.hang, "; wanted seconds, or 0 for never");
     if (!options.nodes.empty()) pool_.emplace(options.nodes, options.spares, options.least);
     most_steps_ = last_step(options.run);
   }
@@ -176,13 +206,17 @@ class Supervisor {
     const double begin = now_seconds();
     before_ = process_of_run().text;
     Process process(words);
+    HangWatch watch(options_);
     bool told = false;
     while (!process.code()) {
       if (stop_ && !std::exchange(told, true)) process.send(SIGUSR1);
+      if (const int signal = watch.signal(); signal != 0) process.send(signal);
       std::this_thread::sleep_for(kLook);
     }
     start.seconds = now_seconds() - begin;
     code_ = start.code = *process.code();
+    if (watch.hung() && start.code == kStoppedEarly) code_ = start.code = kFailed;
+    if (watch.hung()) start.why = fmt::format("no new step for {:g} s", options_.hang);
     start.steps = last_step(options_.run);
     comes_further_ = start.steps > most_steps_;
     most_steps_ = std::max(most_steps_, start.steps);
@@ -196,7 +230,8 @@ class Supervisor {
   void after_failure(Start& start) {
     failures_ = comes_further_ ? 0 : failures_ + 1;
     // If the run did not begin, the error that stands there is an earlier start's.
-    if (const RunProcess run = process_of_run(); run.text != before_) start.why = run.why;
+    if (const RunProcess run = process_of_run(); start.why.empty() && run.text != before_)
+      start.why = run.why;
     if (!pool_) return;
     for (const std::string& node : unfit_nodes()) {
       pool_->exclude(node);

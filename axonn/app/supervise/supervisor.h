@@ -21,7 +21,9 @@ struct SupervisorOptions {
   std::string run = {};       ///< the run's output.dir; "": not known
   int failures = 3;           ///< in a row without a new step, after which it gives up
   double most_wait = 60;      ///< seconds before a start after failures without a new step, at most
-  std::string log = {};       ///< a file that gets a line of JSON for each start; "": none
+  /// Seconds without a new step after which a start is ended, as a launcher may hang; 0: never.
+  double hang = 0;
+  std::string log = {};  ///< a file that gets a line of JSON for each start; "": none
 };
 
 /// Starts the command, and again at once after each failure, until it ends with 0 (done), with
@@ -31,6 +33,7 @@ struct SupervisorOptions {
 ///
 /// After a failure every node is probed, all at the same time, and one that fails is left out of
 /// further starts; so is a node that the run's own error (run_end.h) names for the second time.
+/// A start that hangs gets SIGTERM, and SIGKILL if that does not end it within 30 s; it has failed.
 /// `stop` sends SIGUSR1 to the command, once: launchers pass it on to ranks. `say` gets a line for
 /// the user. Returns the exit code of the command, 128 + N if the signal N ended it. Throws
 /// UsageError for options that do not fit, and if the command cannot be started.

@@ -160,9 +160,11 @@ class DryChecks {
     check([this] { check_weights(); });
     check([this] { describe_data(); });
     describe_disk();
-    describe_memory(
-        options_.limits, std::max({run_.memory.peak_bytes, run_.sample_bytes, run_.rollout_bytes}),
-        run_.snapshot_bytes + (options_.limits.counts_data ? run_.data_bytes : 0), run_);
+    describe_memory(options_.limits,
+                    std::max({run_.memory.peak_bytes, run_.sample_bytes, run_.rollout_bytes}),
+                    run_.snapshot_bytes + run_.local.memory +
+                        (options_.limits.counts_data ? run_.data_bytes : 0),
+                    run_);
     return std::move(run_);
   }
 
@@ -189,6 +191,7 @@ class DryChecks {
     trained_ = trained_groups(*model_);
     const StateForm state = state_form(config_.optimizer);
     run_.snapshot_bytes = piece_bytes(trained_, state);
+    run_.local = local_bytes(config_, run_.snapshot_bytes);
     // A model's files have no adapters, and no padding.
     for (const ParameterGroup* group : model_->groups())
       if (!is_of_adapters(*group)) run_.share += group->sizes().piece;
@@ -390,7 +393,8 @@ std::int64_t arena_limit(const PreparedRun& run, const MemoryLimits& limits) {
     const auto world = make_dry_world(shape, 0);
     const Grid grid(*world, shape);
     const auto model = make_model(run->model, grid);
-    bytes -= limits.ranks_on_host * piece_bytes(trained_groups(*model), state_form(run->optimizer));
+    const std::int64_t copy = piece_bytes(trained_groups(*model), state_form(run->optimizer));
+    bytes -= limits.ranks_on_host * (copy + local_bytes(run.config(), copy).memory);
   }
   return bytes / limits.ranks_on_device;
 }
@@ -453,6 +457,9 @@ std::string memory_text(const DryRun& run, const Config& config) {
   if (run.snapshot_bytes > 0)
     text += fmt::format("  {:>12}  more while a checkpoint is written\n",
                         format_bytes(run.snapshot_bytes));
+  if (run.local.memory > 0)
+    text += fmt::format("  {:>12}  more of the host for local checkpoints\n",
+                        format_bytes(run.local.memory));
   return text;
 }
 
@@ -485,13 +492,20 @@ std::string to_text(const DryRun& result, const PreparedRun& run) {
   text += fmt::format("disk      {} per checkpoint, {} for all that are kept; {} free at {}\n",
                       format_bytes(result.checkpoint_bytes), format_bytes(result.disk_bytes),
                       format_bytes(result.disk_free), config.output.dir);
+  if (const std::int64_t every = config.checkpoint.local_every; every > 0)
+    text += fmt::format("local     {} of this rank every {}{}; at most {} for it in {}\n",
+                        format_bytes(result.snapshot_bytes),
+                        every == 1 ? "step" : fmt::format("{} steps", every),
+                        result.local.sent > 0 ? ", also to another node if there is one" : "",
+                        format_bytes(result.local.stored), config.checkpoint.local_folder);
   const bool idle = result.nothing_to_do();
   if (!result.resumes_from.empty())
     text += fmt::format("resume    from {}, at step {} of {}{}\n", result.resumes_from,
                         result.steps_done, result.steps, idle ? ": nothing to do" : "");
   else if (config.checkpoint.resume == "auto")
-    text += fmt::format("resume    no checkpoint in {}/checkpoints: the run starts at step 1\n",
-                        config.output.dir);
+    text += fmt::format("resume    no checkpoint in {}/checkpoints: the run starts at step 1{}\n",
+                        config.output.dir,
+                        config.checkpoint.local_every > 0 ? ", unless a local one is whole" : "");
   if (!result.sample.empty())
     text += fmt::format("sample    {}\n  input   {}\n  target  {}\n", result.sample, result.input,
                         result.target);

@@ -391,6 +391,9 @@ struct CheckpointConfig {
   ChangedData changed_data = ChangedData::refuse;
   bool async = true;             ///< written in the background
   double give_up_minutes = 120;  ///< how long a run goes on although checkpoints fail
+  std::int64_t local_every = 0;  ///< steps between local checkpoints; 0: none
+  std::string local_folder = "/dev/shm/axonn";  ///< of these, on each node
+  std::int64_t local_node_ranks = 0;            ///< neighbouring ranks of a node; 0: of a host
 };
 
 /// [output]

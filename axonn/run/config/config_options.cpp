@@ -254,6 +254,26 @@ void list_recompute(Config& config, OptionList& list) {
            "too, instead of being exchanged again"});
 }
 
+void list_local_checkpoints(CheckpointConfig& checkpoint, OptionList& list) {
+  list.add(
+      "local_every", &checkpoint.local_every,
+      {.help = "interval between local checkpoints: each rank's state in memory or on a disk of "
+               "its own node, and a copy on another node, from which resume = \"auto\" goes on "
+               "after a failure on the same grid; 0: none",
+       .unit = "steps",
+       .min = 0,
+       .also = "non_persistent_save_interval local_checkpoint_interval"});
+  list.add("local_folder", &checkpoint.local_folder,
+           {.help = "folder of the local checkpoints on every node; one below /dev/shm is memory",
+            .also = "non_persistent_local_ckpt_dir local_checkpoint_dir"});
+  list.add("local_node_ranks", &checkpoint.local_node_ranks,
+           {.help = "neighbouring ranks that count as one node, such as those of a rack that fails "
+                    "as a whole: copies go to other ones; 0: the ranks of a host are a node",
+            .unit = "ranks",
+            .min = 0,
+            .also = "replication_jump"});
+}
+
 void list_output(Config& config, OptionList& list) {
   CheckpointConfig& checkpoint = config.checkpoint;
   list.section("checkpoint", "Writing checkpoints, and resuming from them");
@@ -311,7 +331,7 @@ void list_output(Config& config, OptionList& list) {
                     "run",
             .unit = "minutes",
             .min = 0});
-
+  list_local_checkpoints(checkpoint, list);
   list_files(config.output, list);
 }
 

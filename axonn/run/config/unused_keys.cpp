@@ -238,6 +238,12 @@ void add_unused_of_schedule(const Config& config, UnusedKeys& keys) {
             {"training.skip_most"}, "training.skip_outliers and training.skip_deviations are 0");
 }
 
+void add_unused_of_checkpoints(const CheckpointConfig& checkpoint, UnusedKeys& keys) {
+  keys.when(checkpoint.keep == 0, {"checkpoint.keep_factor"}, "checkpoint.keep is 0: all");
+  keys.when(checkpoint.local_every == 0, {"checkpoint.local_folder", "checkpoint.local_node_ranks"},
+            "checkpoint.local_every is 0");
+}
+
 }  // namespace
 
 KeyReasons unused_keys(const Config& config) {
@@ -269,7 +275,7 @@ KeyReasons unused_keys(const Config& config) {
   keys.when(config.training.max_norm == 0, {"training.norm_type"}, "training.max_norm is 0");
   add_unused_of_types(config.training, keys);
   keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
-  keys.when(config.checkpoint.keep == 0, {"checkpoint.keep_factor"}, "checkpoint.keep is 0: all");
+  add_unused_of_checkpoints(config.checkpoint, keys);
   const RecomputeConfig& recompute = config.activation_checkpoint;
   keys.when(recompute.mode == RecomputeMode::none && recompute.budget == 0,
             {"activation_checkpoint.keep_dispatch"}, "activation_checkpoint.mode is none");

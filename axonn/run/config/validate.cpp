@@ -579,6 +579,10 @@ void validate(const Config& given) {
   if (const double factor = config.checkpoint.keep_factor; factor != 0 && !(factor > 1))
     refuse("[checkpoint] keep_factor = ", factor,
            "; wanted more than 1, or 0 to keep no older ones");
+  if (config.checkpoint.local_every > 0 && config.checkpoint.local_folder.empty())
+    refuse(
+        "[checkpoint] local_folder is empty; name a folder that every node has for itself, such ",
+        "as \"/dev/shm/axonn\", or set local_every = 0");
   if (config.output.dir.empty())
     refuse("[output] dir is empty; name the folder that the run writes to, such as \"out/run\"");
 }

@@ -68,7 +68,8 @@ NamedPaths outputs_of(const Config& config) {
   const std::string& folder = config.output.dir;
   NamedPaths outputs;
   const auto add = [&](const std::string& path) { outputs.push_back({"output.dir", path}); };
-  for (const char* name : {"checkpoints", "logs", "config.toml", "lock", kRolloutsFolder})
+  for (const char* name :
+       {"checkpoints", "logs", "config.toml", "lock", kRolloutsFolder, kLocalRunFile})
     add(concat(folder, '/', name));
   for (const std::string& step : saved_steps(folder)) add(step);
   for (const std::string& file : records(folder)) add(file);
@@ -212,7 +213,10 @@ void remove_rollouts(const std::string& folder, std::int64_t steps_done) {
 
 }  // namespace
 
-void RunFolder::remove_replaced(std::int64_t steps_done, std::int64_t best) const {
+void RunFolder::remove_replaced(const Start& start) const {
+  const auto& [steps_done, best, from_local] = start;
+  std::error_code ignored;  // there may be none
+  if (!from_local) fs::remove(concat(folder_, '/', kLocalRunFile), ignored);
   remove_rollouts(folder_, steps_done);
   const std::string own = own_checkpoints(folder_);
   remove_abandoned(folder_);
@@ -224,7 +228,7 @@ void RunFolder::remove_replaced(std::int64_t steps_done, std::int64_t best) cons
     if (!there) fs::remove(file);
   }
   for (const std::int64_t step : replaced_) remove_folder(concat(own, '/', step_name(step)));
-  if (is_own_checkpoint(resumes_from_, folder_)) {
+  if (from_local || is_own_checkpoint(resumes_from_, folder_)) {
     if (!replaced_.empty())
       write_file_atomically(concat(own, '/', kLatestName), step_name(steps_done) + "\n");
     return;
@@ -233,10 +237,8 @@ void RunFolder::remove_replaced(std::int64_t steps_done, std::int64_t best) cons
   std::vector<std::string> files = records(folder_);
   for (const std::string_view name : {kLatestName, kBestName})
     files.push_back(concat(own, '/', name));
-  for (const std::string& file : files) {
-    std::error_code ignored;  // what writes the file next says so
+  for (const std::string& file : files)  // what writes the file next says so if it stays
     if (is_plain_file(file)) fs::remove(file, ignored);
-  }
 }
 
 }  // namespace axonn

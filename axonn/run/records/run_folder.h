@@ -14,6 +14,8 @@ namespace axonn {
 
 /// Name of the folder in output.dir with the answers that an [rl] run wrote, a file a generation.
 inline constexpr const char* kRolloutsFolder = "rollouts";
+/// Name of the file in output.dir that names the run whose local checkpoints continue it.
+inline constexpr const char* kLocalRunFile = "local.json";
 
 /// A lock on a folder that one job at a time may write to: on the file DIR/lock, whose text names
 /// the process, its host and its start (run_end.h). The system releases the lock when the process
@@ -70,8 +72,13 @@ class RunFolder {
   /// products of tuning and saved steps that were not finite; or, if the run may go back to an
   /// older checkpoint, the newer ones. The best checkpoint of a run that continues after steps_done
   /// steps is that of step `best`, if it is there, and none of a later step. Call it on rank 0
-  /// when the new run is ready for its first step.
-  void remove_replaced(std::int64_t steps_done, std::int64_t best) const;
+  /// when the new run is ready for its first step. It may continue steps that no checkpoint here
+  /// has, from local ones; otherwise kLocalRunFile goes, too.
+  struct Start {
+    std::int64_t steps_done = 0, best = 0;
+    bool from_local = false;
+  };
+  void remove_replaced(const Start& start) const;
 
  private:
   std::string folder_;

@@ -204,6 +204,25 @@ std::vector<std::string> changed_course(const CheckpointReader& reader, const Co
   return lines;
 }
 
+namespace {
+
+/// Loads all of an open checkpoint that check_continues() allows.
+LoadCost load_all(const LoadedModel& model, OptimizerState& optimizer,
+                  const CheckpointReader& reader) {
+  if (optimizer.keeps_numbers())
+    optimizer.set_numbers(read_run_state(reader, model.config()).optimizer);
+  return load_state(model, optimizer, reader);
+}
+
+}  // namespace
+
+Resumed resume(const LoadedModel& model, OptimizerState& optimizer, CheckpointReader local) {
+  check_continues(local, model, optimizer);
+  optimizer.expect_averages(local.has_kind(kAveragesKind));
+  const LoadCost cost = load_all(model, optimizer, local);
+  return {std::move(local), cost, {}};
+}
+
 Resumed resume(const LoadedModel& model, OptimizerState& optimizer, const std::string& path) {
   std::vector<std::string> warnings;
   std::string first_fault;
@@ -218,9 +237,7 @@ Resumed resume(const LoadedModel& model, OptimizerState& optimizer, const std::s
     check_continues(*reader, model, optimizer);
     optimizer.expect_averages(reader->has_kind(kAveragesKind));
     try {
-      if (optimizer.keeps_numbers())
-        optimizer.set_numbers(read_run_state(*reader, model.config()).optimizer);
-      const LoadCost cost = load_state(model, optimizer, *reader);
+      const LoadCost cost = load_all(model, optimizer, *reader);
       return {*std::move(reader), cost, std::move(warnings)};
     } catch (const UsageError& error) {
       if (first_fault.empty()) first_fault = error.what();

@@ -47,5 +47,7 @@ struct Resumed {
 /// checkpoint that was tried first.
 /// A checkpoint without averages of the weights is not refused: see OptimizerState.
 Resumed resume(const LoadedModel& model, OptimizerState& optimizer, const std::string& path);
+/// Loads them from this rank's shard of a local checkpoint (newest_local()), and from no other one.
+Resumed resume(const LoadedModel& model, OptimizerState& optimizer, CheckpointReader local);
 
 }  // namespace axonn

@@ -23,6 +23,7 @@
 #include "axonn/run/records/run_state.h"
 #include "axonn/run/records/sample_file.h"
 #include "axonn/run/train/corruption.h"
+#include "axonn/run/train/local_state.h"
 #include "axonn/run/train/nonfinite.h"
 #include "axonn/run/train/resume.h"
 #include "axonn/run/train/run_log.h"
@@ -114,7 +115,8 @@ class Trainer {
                 .keep = run->checkpoint.keep,
                 .keep_factor = run->checkpoint.keep_factor,
                 .async = run->checkpoint.async,
-                .progress = training_.model.progress()}) {}
+                .progress = training_.model.progress()}),
+        local_(config_, world) {}
 
   TrainEnd run() {
     try {
@@ -150,15 +152,19 @@ class Trainer {
       const bool best = is_due(config_.training.eval_every, done, steps) && validate();
       if (sampler_ && is_due(sample_every(), done, steps)) write_samples();
       if (options_.after_step) options_.after_step(training_, done);
+      // So that no more than local_every steps that are noted can be lost.
+      if (local_.is_due(done)) note_local(local_.finish());
       log_.write_metrics();
       if (!result.busy) finish_saving();
       const bool last = done == steps || stopped || gives_up();
       if (!last && (best || result.save || is_due(config_.checkpoint.every, done))) save();
+      if (!last && local_.is_due(done)) save_locally();
     }
     finish_saving();
     must_save_ = true;
-    if (done > first_step_) save();
+    if (done > first_step_ || local_.resumed()) save();
     finish_saving();
+    if (const std::string line = local_.end(); !line.empty()) log_.info(line);
     log_.finish();
     if (done < steps && stopped) {
       log_.info(fmt::format(
@@ -188,15 +194,21 @@ class Trainer {
                                options_.make_text_sampler);
     model_text_ = to_json(text_of_run(config_.data, training_.corpora.front()->tokenizer));
     const std::string& from = folder_.resumes_from();
-    if (!from.empty()) refuse_other_run(from);
+    std::optional<CheckpointReader> newest;
+    std::string fault;
+    if (!from.empty()) fault = fault_of([&] { newest.emplace(world_, from); });
+    std::optional<CheckpointReader> local = find_local(newest ? newest->step() : 0);
+    if (!local && !fault.empty()) refuse(fault);
+    if (local || newest) refuse_other_run(local ? *local : *newest);
     LoadedModel& model = training_.model;
-    const LoadCost cost = from.empty() ? model.initialise() : model.initialise_frozen();
+    const LoadCost cost = local || newest ? model.initialise_frozen() : model.initialise();
     if (cost.bytes > 0)
       log_.info(fmt::format("model from {}: this rank read {} in {}", config_.model.path,
                             format_bytes(cost.bytes), format_duration(cost.seconds)));
     training_.data_position(0);  // collective, which saving should not be
-    if (!from.empty()) resume_from(from);
-    if (from.empty() && config_.checkpoint.resume == "auto")
+    if (local || newest)
+      resume_from(from, std::move(local));
+    else if (config_.checkpoint.resume == "auto")
       log_.info(
           fmt::format("no checkpoint in {}/checkpoints: starting at step 1", config_.output.dir));
     const ModelFiles* const files = config_.model_files.model.get();
@@ -208,7 +220,9 @@ class Trainer {
       check_disk();
     }
     world_.barrier("first batch");
-    if (world_.rank() == 0) folder_.remove_replaced(first_step_, state_.best.step);
+    if (world_.rank() == 0)
+      folder_.remove_replaced({first_step_, state_.best.step, local_.resumed()});
+    if (!nothing_to_do() || local_.resumed()) start_local();
     std::optional<std::string> text;  // without one, the files are those of the run that did it
     if (!nothing_to_do()) text = world_.rank() == 0 ? start_files() : "";
     log_.begin(config_, text, state_);
@@ -238,16 +252,42 @@ class Trainer {
 
   /// Throws UsageError if the run may not continue there with its model, its optimizer and its
   /// data. Reads no weights.
-  void refuse_other_run(const std::string& path) {
-    const CheckpointReader reader(world_, path);
+  void refuse_other_run(const CheckpointReader& reader) {
     for (const std::string& changed : check_continues(reader, training_.model, training_.optimizer))
       log_.warn(concat(changed, ": continuing ", reader.folder(), " with another model"));
     const RunState state = read_run_state(reader, config_);
     training_.continue_at(state.steps_done, state.data, reader.folder());
   }
 
-  void resume_from(const std::string& path) {
-    const auto& [reader, cost, warnings] = resume(training_.model, training_.optimizer, path);
+  /// The newest local checkpoint after this step, if there is one.
+  std::optional<CheckpointReader> find_local(std::int64_t after) {
+    std::vector<std::string> told;
+    auto reader = local_.find(after, told);
+    for (const std::string& line : told) log_.warn(line);
+    return reader;
+  }
+
+  void start_local() {
+    const StateForm form = state_form(config_.optimizer);
+    const std::string line = local_.start(piece_bytes(training_.model.trained(), form));
+    if (!line.empty()) log_.info(line);
+  }
+
+  /// Training goes on if a local checkpoint cannot be written. A row of failures is one warning.
+  void note_local(const std::string& fault) {
+    if (!fault.empty() && !local_fails_) log_.warn(fault + "; training goes on");
+    local_fails_ = !fault.empty();
+  }
+  void save_locally() {
+    const std::string fault = local_.begin(
+        state_.steps_done, state_blocks(training_.model, training_.optimizer), texts());
+    if (!fault.empty()) note_local(fault);
+  }
+
+  void resume_from(const std::string& path, std::optional<CheckpointReader> local) {
+    const auto& [reader, cost, warnings] =
+        local ? resume(training_.model, training_.optimizer, *std::move(local))
+              : resume(training_.model, training_.optimizer, path);
     for (const std::string& warning : warnings) log_.warn(warning);
     state_ = read_run_state(reader, config_);
     first_step_ = state_.steps_done;
@@ -449,6 +489,8 @@ class Trainer {
   Training training_;
   const Config& config_;
   CheckpointSaver saver_;
+  LocalState local_;
+  bool local_fails_ = false;                // the last one
   std::string model_text_;                  // the text.json of its checkpoints
   std::optional<ModelFiles::Form> origin_;  // rank 0: of the model that this run began with
   RunState state_;

@@ -81,6 +81,18 @@ TEST_F(SupervisorTest, DoesNotRepeatWhatWasRefusedOrStopped) {
   EXPECT_THAT(said_, HasSubstr("another start would end likewise"));
 }
 
+TEST_F(SupervisorTest, EndsAStartThatHangsAlsoOneThatIgnoresIt) {
+  SupervisorOptions wanted = options(
+      "step $1; case $1 in 1) trap 'exit 75' TERM;; 2) trap '' TERM;; *) exit 0;; esac; "
+      "while :; do sleep 0.05; done");
+  wanted.hang = 0.4;
+  EXPECT_EQ(run(wanted), 0);
+  EXPECT_THAT(column<int>("code"), ElementsAre(1, 137, 0));
+  EXPECT_THAT(column<int>("steps"), ElementsAre(1, 2, 3));
+  EXPECT_THAT(said_, HasSubstr("start 1 ended with exit code 1"));
+  EXPECT_THAT(said_, HasSubstr("at step 2: no new step for 0.4 s"));
+}
+
 TEST_F(SupervisorTest, PassesAStopOnAndWaitsForTheCheckpoint) {
   std::thread later([this] {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));

@@ -118,6 +118,32 @@ TEST(DryRun, WithAdaptersNeedsDiskSpaceOnlyForThem) {
   EXPECT_EQ(run.fault, "");
 }
 
+TEST(DryRun, CountsTheBytesOfLocalCheckpointsAndTheirMemory) {
+  Config config = resolved(on_grid(gpt2_124m(), {.z = 4}));
+  const DryRun without = dry_run(prepared(config), 0);
+  EXPECT_EQ(without.local.stored + without.local.sent + without.local.memory, 0);
+  config.checkpoint.local_every = 10;
+  const DryRun run = dry_run(prepared(config), 0);
+  const std::int64_t shard = run.snapshot_bytes;
+  EXPECT_EQ(run.local.stored, 4 * shard);
+  EXPECT_EQ(run.local.sent, shard);
+  EXPECT_EQ(run.local.memory, 5 * shard);
+  EXPECT_THAT(to_text(run, prepared(config)),
+              testing::ContainsRegex("local     .* of this rank every 10 steps, also to another "
+                                     "node if there is one; at most .* for it in /dev/shm/axonn"));
+  const MemoryLimits limits{.device = "this machine",
+                            .device_bytes = 4 * (run.memory.peak_bytes + shard + run.data_bytes),
+                            .ranks_on_device = 4,
+                            .ranks_on_host = 4};
+  EXPECT_NE(dry_run(prepared(config), 0, {.limits = limits}).fault, "");
+  config.checkpoint.local_folder = "/local/disk";
+  config.checkpoint.local_node_ranks = 4;  // all of them
+  const DryRun alone = dry_run(prepared(config), 0);
+  EXPECT_EQ(alone.local.stored, 2 * shard);
+  EXPECT_EQ(alone.local.sent, 0);
+  EXPECT_EQ(alone.local.memory, shard);
+}
+
 TEST(DryRun, ComparesTheMemoryOfAllRanksThatShareItWithWhatThereIs) {
   Config given = on_grid(gpt2_124m(), {.z = 4});
   given.training.global_batch = given.training.steps = 4;

@@ -8,6 +8,8 @@
 #include "axonn/foundation/options/options_text.h"
 #include "axonn/run/config/config.h"
 #include "axonn/run/config/config_options.h"
+#include "axonn/run/config/unused_keys.h"
+#include "axonn/run/config/validate.h"
 #include "axonn/use/memorize/config.h"
 
 using namespace axonn;
@@ -43,6 +45,29 @@ std::set<std::string> single_edits(const std::string& word) {
 }
 
 }  // namespace
+
+TEST(ConfigKeys, OfLocalCheckpointsThatNothingReadsOrThatNameNoFolderAreNamed) {
+  AllKeys keys;
+  Origins origins;
+  read_toml_text(keys.list, "[checkpoint]\nlocal_folder = \"\"\nlocal_node_ranks = 4\n", "a.toml",
+                 origins);
+  EXPECT_THAT(warnings(keys.config, origins),
+              ElementsAre(HasSubstr("checkpoint.local_folder (a.toml:2:1) has no effect: "
+                                    "checkpoint.local_every is 0"),
+                          HasSubstr("checkpoint.local_node_ranks (a.toml:3:1) has no effect")));
+  Config config;
+  config.model = {.layers = 2, .hidden = 96, .heads = 24};
+  config.data.synthetic = 1000;
+  config.training.steps = 10;
+  config.training.seq_len = 16;
+  config.training.global_batch = 24;
+  config.optimizer.lr = 1e-3;
+  config.checkpoint.local_folder = "";
+  validate(config);
+  config.checkpoint.local_every = 1;
+  EXPECT_THAT([&] { validate(config); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("[checkpoint] local_folder is empty")));
+}
 
 TEST(ConfigKeys, NamesOfOtherProjectsAreAnsweredWithTheKeyHere) {
   AllKeys keys;

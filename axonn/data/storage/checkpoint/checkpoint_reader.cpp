@@ -119,6 +119,20 @@ void check_cover(const Slice& wanted, std::vector<Overlap>& overlaps,
   if (at < wanted.end) refuse_at(at, wanted.end, "none of its files");
 }
 
+/// Reads a piece of kPieceBytes, or the shorter last one. Throws UsageError with the bytes, and the
+/// parameter if it is known, unless it matches its checksum.
+void read_piece(const InputFile& file, const StoredFile& stored, std::int64_t piece,
+                std::vector<std::byte>& to, const std::string& parameter = {}) {
+  const std::int64_t begin = piece * kPieceBytes,
+                     count = std::min(kPieceBytes, stored.bytes - begin);
+  to.resize(count);
+  file.read(begin, to);
+  if (xxh3(to) != stored.checksums[piece])
+    refuse(file.path(), " is altered: bytes ", begin, " to ", begin + count,
+           " do not match their checksum", parameter.empty() ? "" : "; they hold ", parameter,
+           "; use an older checkpoint");
+}
+
 }  // namespace
 
 /// Reads and checks index and texts of DIR/step-N, and the sizes of its files. Returns the index's
@@ -199,6 +213,23 @@ CheckpointReader::CheckpointReader(Communicator& world, const std::string& path,
 
 CheckpointReader::CheckpointReader(const std::string& path)
     : CheckpointReader(*make_self(), path) {}
+
+void CheckpointReader::verify_files() const {
+  std::vector<std::byte> bytes;
+  for (const StoredFile& stored : index_.files) {
+    const InputFile file(concat(folder_, '/', stored.name));
+    for (std::int64_t piece = 0; piece < std::ssize(stored.checksums); ++piece)
+      read_piece(file, stored, piece, bytes);
+  }
+}
+
+void CheckpointReader::share_texts(Communicator& world) {
+  std::vector<std::string> told;
+  for (const auto& [name, text] : texts_) told.insert(told.end(), {name, text});
+  told = broadcast_texts(world, std::move(told));
+  texts_.clear();
+  for (std::size_t i = 0; i < told.size(); i += 2) texts_[told[i]] = told[i + 1];
+}
 
 const std::string& CheckpointReader::text(const std::string& name) const {
   const auto found = texts_.find(name);
@@ -386,15 +417,8 @@ void CheckpointSource::open(std::int64_t file) {
 /// Reads a piece of the open file and compares it with its checksum.
 void CheckpointSource::verify(std::int64_t piece, const std::string& parameter) {
   piece_at_ = -1;
-  const StoredFile& stored = index_.files[file_at_];
-  const std::int64_t begin = piece * kPieceBytes,
-                     count = std::min(kPieceBytes, stored.bytes - begin);
-  piece_.resize(count);
-  file_->read(begin, piece_);
-  bytes_read_ += count;
-  if (xxh3(piece_) != stored.checksums[piece])
-    refuse(file_->path(), " is altered: bytes ", begin, " to ", begin + count,
-           " do not match their checksum; they hold ", parameter, "; use an older checkpoint");
+  read_piece(*file_, index_.files[file_at_], piece, piece_, parameter);
+  bytes_read_ += std::ssize(piece_);
   verified_[file_at_][piece] = true;
   piece_at_ = piece;
 }

@@ -31,6 +31,11 @@ class CheckpointReader {
   /// For a single rank.
   explicit CheckpointReader(const std::string& path);
 
+  /// Reads all files. Throws UsageError, naming the file, if one does not match its checksums.
+  void verify_files() const;
+  /// Takes rank 0's texts in place of its own. Collective.
+  void share_texts(Communicator& world);
+
   const std::string& folder() const { return folder_; }  ///< DIR/step-N
   std::int64_t step() const { return index_.step; }
   /// The location of all data, and the parameters and kinds.

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "axonn/compute/tensor/device.h"
 #include "axonn/data/storage/checkpoint/checkpoint_index.h"
+#include "axonn/data/storage/checkpoint/state_snapshot.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/log.h"
 #include "axonn/ranks/comm/communicator.h"
@@ -27,34 +27,6 @@
 /// that all ranks share.
 
 namespace axonn {
-
-/// A parameter, and its slices in a block's buffers.
-struct StateParameter {
-  StoredParameter stored;     ///< its name is unique among all blocks with one of their kinds
-  std::vector<Slice> slices;  ///< offsets count from the start of each buffer of the block
-};
-
-/// One flat buffer of a block; not owned.
-struct StateBuffer {
-  std::string kind;      ///< "master", "exp_avg", "exp_avg_sq"
-  void* data = nullptr;  ///< (StateBlock::count)
-  /// If it is not f32, each slice begins at a multiple of kCodeBlock values, and what is left of
-  /// its last block belongs to it.
-  ValueCode code = ValueCode::f32;
-  const float* absmax = nullptr;  ///< (StateBlock::count / kCodeBlock), if has_absmax(code)
-};
-
-/// A rank's piece of a parameter group: one buffer for each kind, all with the same length and
-/// slices. Another block may have other kinds of the same parameters, with other slices.
-///
-/// Every rank lists every parameter; a parameter of which it holds nothing has no slices.
-struct StateBlock {
-  std::string name;        ///< begins the names of the file's entries ("h.3.master")
-  std::int64_t count = 0;  ///< elements of each buffer
-  std::vector<StateParameter> parameters;
-  std::vector<StateBuffer> buffers;
-  Device* device = nullptr;  ///< device whose memory holds the buffers; null: host
-};
 
 /// Of the steps of a run's checkpoints, in any order, those that stay, ascending: the `keep` newest
 /// (0: all) and, if factor is above 1, older ones. Let T be the newest. A step that is left out
@@ -134,7 +106,6 @@ class CheckpointSaver {
  private:
   std::string name() const { return options_.folder + '/' + step_name(step_); }
   std::string task() const { return "writing checkpoint " + name(); }
-  void take_snapshot(std::span<const StateBlock> blocks, int rank);
   std::string part_file(int rank) const;
   void make_folder(Communicator& world);
   void write(Communicator& world);
@@ -150,10 +121,8 @@ class CheckpointSaver {
   int rank_ = 0, ranks_ = 1;
   std::string unfinished_;  // folder that all ranks write to
 
-  // This rank's file: its header, its data, and its part of the index.
-  std::string header_;
-  std::vector<std::byte> data_;  // kept from one checkpoint to the next
-  CheckpointIndex part_;
+  StateSnapshot snapshot_;
+  CheckpointIndex part_;  // of the snapshot; of its file, the checksums once it is written
 
   StateTexts texts_;                          // rank 0
   std::optional<TemporaryFolder> temporary_;  // rank 0

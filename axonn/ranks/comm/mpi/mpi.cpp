@@ -183,6 +183,7 @@ class MpiEngine {
   void wait(Task& task) {
     Timeout timeout(options_.timeout_seconds);
     Lock lock(mutex_);
+    if (task.finished) return;  // perhaps on a thread beside that of the rank
     const struct Waiting {
       Waiting(Task*& at, Task& of) : waits_in(at) { waits_in = &of; }
       ~Waiting() { waits_in = nullptr; }

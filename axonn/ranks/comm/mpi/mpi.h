@@ -26,7 +26,8 @@ struct MpiOptions {
 ///
 /// One progress thread per rank makes all MPI calls, for all groups, and computes the sums. It
 /// sleeps between polls (20 us to 1 ms while something is in flight), so that the compute threads
-/// keep their cores. The world and its groups must be used by one thread.
+/// keep their cores. The world and its groups must be used by one thread. Another one may have a
+/// group of its own if it waits for a Work only when that is done().
 ///
 /// Does not return if a rank's body throws: the waits and calls of other ranks throw Aborted, the
 /// lowest rank that failed reports "rank R: MESSAGE", and MPI_Abort ends the job with exit code 2

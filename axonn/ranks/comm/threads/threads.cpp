@@ -176,6 +176,7 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
   void wait(int party) {
     Timeout timeout(world_->options.timeout_seconds);
     Lock lock(mutex_);
+    if (finished()) return;  // perhaps on a thread beside that of the rank
     const Waiting waiting(*this, parties_[party]);
     while (!finished()) {
       if (*world_->flag || !broken_.empty()) {

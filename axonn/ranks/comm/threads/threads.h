@@ -24,7 +24,8 @@ struct ThreadsOptions {
 /// Runs body on `ranks` ranks, each on its own thread, and returns when all have returned.
 ///
 /// The world and the groups split from it are used by their rank's thread only, and must not
-/// outlive body. There are no other threads: when all ranks have started a collective, the threads
+/// outlive body. Another one may have a group of its own if it waits for a Work only when that is
+/// done(). There are no other threads: when all ranks have started a collective, the threads
 /// that wait for it share its work. No thread spins.
 ///
 /// If a body throws, the waits and calls of all other ranks throw Aborted, and run_ranks() rethrows

@@ -1,0 +1,142 @@
+#include "axonn/data/storage/checkpoint/local_saver.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/clock.h"
+#include "axonn/ranks/comm/texts.h"
+
+namespace axonn {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string random_digits() {
+  std::random_device device;
+  return hex_of(static_cast<std::uint64_t>(device()) << 32 | device());
+}
+
+/// Blocks of which the rank counts as the owner of all that it has.
+std::vector<StateBlock> all_owned(std::span<const StateBlock> given) {
+  std::vector<StateBlock> blocks(given.begin(), given.end());
+  for (StateBlock& block : blocks)
+    for (StateParameter& parameter : block.parameters)
+      for (Slice& slice : parameter.slices) slice.owned = true;
+  return blocks;
+}
+
+}  // namespace
+
+LocalSaver::LocalSaver(Communicator& world, LocalPlace place, std::int64_t kept)
+    : world_(world),
+      place_(std::move(place)),
+      rank_(world.rank()),
+      nodes_(nodes_of(world, place_.node)),
+      group_(world.split(0, "local checkpoints")),
+      start_(broadcast_text(world, random_digits(), 0)),
+      kept_(kept) {
+  for (int rank = 0; rank < world.size(); ++rank)
+    if (keeper_of(nodes_, rank) == rank_) clients_.push_back(rank);
+}
+
+void LocalSaver::check_room(std::int64_t bytes) const {
+  std::vector<std::int64_t> all(world_.size());
+  world_.all_gather(buffer(std::span(all)), buffer(std::span(&bytes, 1)), "local bytes").wait();
+  std::int64_t need = 0;
+  for (int rank = 0; rank < world_.size(); ++rank)
+    for (const int holder : {rank, keeper_of(nodes_, rank)})
+      if (holder >= 0 && nodes_.of(holder) == nodes_.of(rank_)) need += all[rank];
+  if (kept_ < 0) need *= 2;  // otherwise one is there
+  const std::int64_t room = free_bytes(place_.folder);
+  agree(world_, "local checkpoints",
+        room >= need ? ""
+                     : concat("they need ", need, " bytes on this node, and ", place_.folder,
+                              " has room for ", room,
+                              "; set checkpoint.local_folder to another disk, or local_every = 0"));
+}
+
+void LocalSaver::begin(std::int64_t step, std::span<const StateBlock> blocks,
+                       const StateTexts& texts) {
+  AXONN_CHECK(!pending_, "local checkpoint ", step_name(step_), " is not finished");
+  const double begin = now_seconds();
+  step_ = step;
+  texts_.clear();
+  const std::string fault = fault_of([&] {
+    if (rank_ == 0) texts_ = texts;
+    snapshot_.take(all_owned(blocks), rank_);
+    index_ = snapshot_.part();
+    index_.step = step;
+    index_.ranks = world_.size();
+  });
+  agree(world_, "local checkpoint " + step_name(step), fault);
+  pending_ = true;
+  fault_.clear();
+  writer_ = std::jthread([this] { write(); });
+  cost_.stall_seconds += now_seconds() - begin;
+}
+
+/// Removes all but the checkpoint that is whole and the one that is written now.
+void LocalSaver::remove_older() const {
+  std::error_code ignored;  // another rank of the node may remove the same
+  const auto stays = [&](std::int64_t step) { return step == kept_ || step == step_; };
+  for (const LocalShard& shard : shards_in(place_)) {
+    const bool own = shard.rank == rank_ || std::ranges::count(clients_, shard.rank) > 0;
+    if (own && !stays(shard.step)) fs::remove_all(shard.folder(place_), ignored);
+  }
+  for (const std::int64_t step : steps_in(place_.of_run()))
+    if (leads_node() && !stays(step))
+      fs::remove_all(place_.of_run() + '/' + step_name(step), ignored);
+}
+
+void LocalSaver::write() {
+  const double begin = now_seconds();
+  try {
+    remove_older();
+    ShardWriter own(shard_of(rank_).folder(place_), rank_);
+    std::vector<IncomingShard> copies;
+    for (const int client : clients_)
+      copies.push_back(
+          {client, std::make_unique<ShardWriter>(shard_of(client).folder(place_), client)});
+    const std::span<const std::byte> bytes = snapshot_.bytes();
+    const OutgoingShard out{
+        .to = keeper_of(nodes_, rank_),
+        .bytes = std::ssize(bytes),
+        .piece = [&](std::int64_t at, std::int64_t count) { return bytes.subspan(at, count); },
+        .meanwhile =
+            [&](std::span<const std::byte> piece) {
+              own.append(piece);
+              world_.note_progress();
+            },
+        .tail =
+            [&] {
+              if (!bytes.empty()) index_.files.front().checksums = own.finish_file();
+              own.publish(index_, texts_);
+              return own.fault().empty() ? tail_of(index_, texts_) : fault_tail(own.fault());
+            }};
+    exchange_shards(*group_, &out, copies);
+    fault_ = own.fault();
+    for (const IncomingShard& copy : copies)
+      if (fault_.empty() && !copy.writer->fault().empty())
+        fault_ = concat("the copy of rank ", copy.from, "'s: ", copy.writer->fault());
+  } catch (const std::exception& error) {  // also the end of the world
+    fault_ = error.what();
+  }
+  cost_.write_seconds += now_seconds() - begin;
+}
+
+void LocalSaver::finish() {
+  AXONN_CHECK(pending_, "no local checkpoint was begun");
+  const double begin = now_seconds();
+  if (writer_.joinable()) writer_.join();
+  pending_ = false;
+  agree(world_, "local checkpoint " + step_name(step_), fault_);
+  kept_ = step_;
+  ++cost_.written;
+  cost_.bytes = std::ssize(snapshot_.bytes());
+  cost_.stall_seconds += now_seconds() - begin;
+}
+
+}  // namespace axonn

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "axonn/data/storage/checkpoint/checkpoint_index.h"
+#include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/hash.h"
+#include "axonn/ranks/comm/communicator.h"
+#include "axonn/ranks/comm/hosts.h"
+
+/// Local checkpoints: the state of one rank, beside the checkpoints that all ranks share.
+///
+///   FOLDER/NODE/RUN/step-57/rank-00003-START/index.json            a checkpoint of one rank
+///   FOLDER/NODE/RUN/step-57/rank-00003-START/rank-00003.safetensors
+///   FOLDER/NODE/RUN/step-57/rank-00000-START/state.json, ...       rank 0 has the texts
+///
+/// A shard holds all elements that its rank has, also those of which another rank is the owner, so
+/// that a rank needs no other one's shard. RUN and START are 16 hex digits of the run and of the
+/// start that wrote it. A node has the shards of its ranks, and copies of those of another node.
+
+namespace axonn {
+
+/// Where the shards of one node and run are.
+struct LocalPlace {
+  std::string folder;  ///< a file system that each node has for itself
+  std::string node;    ///< the name of this rank's node
+  std::string run;     ///< 16 hex digits
+
+  std::string of_run() const { return folder + '/' + node + '/' + run; }
+};
+
+/// A shard on this node, judged by its name.
+struct LocalShard {
+  std::int64_t step = 0;
+  int rank = 0;
+  std::string start;
+  std::string folder(const LocalPlace& place) const;
+  bool operator==(const LocalShard&) const = default;
+};
+/// Those of the run, in a fixed order. None if the folder cannot be read.
+std::vector<LocalShard> shards_in(const LocalPlace& place);
+
+/// Removes all shards of the run on this node. Does not throw; several ranks may do it.
+void remove_shards(const LocalPlace& place);
+
+/// The ranks by their nodes' names. Collective.
+Hosts nodes_of(Communicator& world, const std::string& node);
+/// The rank on another node that keeps a copy of a rank's shard; -1 if all are on one node.
+int keeper_of(const Hosts& nodes, int rank);
+
+/// Writes a shard piece by piece. After a fault it does nothing more, so that its caller can go on
+/// with what other ranks expect. It exists under its name only when it is whole.
+class ShardWriter {
+ public:
+  /// folder: LocalShard::folder(), of this rank's shard.
+  ShardWriter(std::string folder, int rank);
+
+  /// The next bytes of the file.
+  void append(std::span<const std::byte> piece);
+  /// The checksums of the file; empty if there was none.
+  std::vector<std::uint64_t> finish_file();
+  /// Writes texts and index, and gives the folder its name.
+  void publish(const CheckpointIndex& index, const StateTexts& texts);
+  /// publish() with what tail_of() made, if the file's checksums are those in its index.
+  void publish(const std::string& tail);
+
+  /// Why the shard is not there; "" without a fault.
+  const std::string& fault() const { return fault_; }
+  void fail(const std::string& why);
+
+ private:
+  void attempt(const std::function<void()>& work);
+
+  std::string path_, name_, fault_;
+  std::optional<TemporaryFolder> folder_;
+  std::optional<OutputFile> file_;
+  PieceHasher hasher_;
+};
+
+/// Index and texts as one text: what of a shard is not its file.
+std::string tail_of(CheckpointIndex index, const StateTexts& texts);
+
+/// In its place, why the sender has no whole shard: publish() then fails with that.
+std::string fault_tail(const std::string& fault);
+
+/// A shard that goes to another rank.
+struct OutgoingShard {
+  int to = -1;             ///< rank of the group; -1: nobody, but its functions are called
+  std::int64_t bytes = 0;  ///< of its file
+  /// Its bytes from `at` on, front to back. They stay until the next call.
+  std::function<std::span<const std::byte>(std::int64_t at, std::int64_t count)> piece;
+  /// Called while piece() is on its way.
+  std::function<void(std::span<const std::byte>)> meanwhile = {};
+  std::function<std::string()> tail;  ///< after the last piece
+};
+/// A shard that comes from another rank.
+struct IncomingShard {
+  int from = 0;
+  std::unique_ptr<ShardWriter> writer;
+};
+
+/// Sends and receives shards, 16 MiB at a time. The group is used by the calling thread alone,
+/// which need not be that of the rank. A fault of a writer disturbs no other shard. Throws Aborted.
+void exchange_shards(Communicator& group, const OutgoingShard* out, std::vector<IncomingShard>& in);
+
+}  // namespace axonn

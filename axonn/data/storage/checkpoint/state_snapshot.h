@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "axonn/compute/tensor/device.h"
+#include "axonn/data/storage/checkpoint/checkpoint_index.h"
+#include "axonn/data/storage/parameter_source.h"
+
+namespace axonn {
+
+/// A parameter, and its slices in a block's buffers.
+struct StateParameter {
+  StoredParameter stored;     ///< its name is unique among all blocks with one of their kinds
+  std::vector<Slice> slices;  ///< offsets count from the start of each buffer of the block
+};
+
+/// One flat buffer of a block; not owned.
+struct StateBuffer {
+  std::string kind;      ///< "master", "exp_avg", "exp_avg_sq"
+  void* data = nullptr;  ///< (StateBlock::count)
+  /// If it is not f32, each slice begins at a multiple of kCodeBlock values, and what is left of
+  /// its last block belongs to it.
+  ValueCode code = ValueCode::f32;
+  const float* absmax = nullptr;  ///< (StateBlock::count / kCodeBlock), if has_absmax(code)
+};
+
+/// A rank's piece of a parameter group: one buffer for each kind, all with the same length and
+/// slices. Another block may have other kinds of the same parameters, with other slices.
+///
+/// Every rank lists every parameter; a parameter of which it holds nothing has no slices.
+struct StateBlock {
+  std::string name;        ///< begins the names of the file's entries ("h.3.master")
+  std::int64_t count = 0;  ///< elements of each buffer
+  std::vector<StateParameter> parameters;
+  std::vector<StateBuffer> buffers;
+  Device* device = nullptr;  ///< device whose memory holds the buffers; null: host
+};
+
+/// The name of a rank's file in a checkpoint: "rank-00003.safetensors".
+std::string rank_file(int rank);
+
+/// A copy in host memory of the slices that a rank owns: the contents of its file.
+class StateSnapshot {
+ public:
+  /// Copies the owned slices: block after block, and kind after kind. Reuses the memory of the last
+  /// call. Throws Error, naming the block, if blocks or parameters with the same kind share a name,
+  /// if blocks disagree on the shape of a parameter, or if buffers or elements are missing.
+  void take(std::span<const StateBlock> blocks, int rank);
+
+  /// The parameters, the kinds, and the file without its checksums; no file if nothing is owned.
+  const CheckpointIndex& part() const { return part_; }
+  /// Of the file; empty if nothing is owned.
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  CheckpointIndex part_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace axonn
