@@ -14,6 +14,7 @@ axonn to llama.cpp, and what each reads of the weights per second beside a strea
 Needs numpy for the latter.
 """
 import argparse
+import importlib.util
 import json
 import os
 import pathlib
@@ -231,6 +232,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
+    if not importlib.util.find_spec("numpy"):
+        parser.error(f"{sys.executable} has no numpy, which reads the stream of memory; install it")
     args.work.mkdir(parents=True, exist_ok=True)
     results = []
     for name in args.models:
