@@ -65,8 +65,8 @@ LocalBytes local_bytes(const Config& config, std::int64_t shard) {
 LocalState::LocalState(const Config& config, Communicator& world) : config_(config), world_(world) {
   const CheckpointConfig& options = config.checkpoint;
   const std::int64_t ranks = options.local_node_ranks;
-  place_.folder = options.local_folder;
-  place_.node = ranks > 0 ? fmt::format("node-{}", world.rank() / ranks) : host_name();
+  store_.folder = options.local_folder;
+  store_.node = ranks > 0 ? fmt::format("node-{}", world.rank() / ranks) : host_name();
 }
 
 std::optional<CheckpointReader> LocalState::find(std::int64_t after,
@@ -86,8 +86,8 @@ std::optional<CheckpointReader> LocalState::find(std::int64_t after,
                           ", and its grid is ", grid, " now: they are not used"));
     return {};
   }
-  place_.run = earlier_;
-  auto reader = newest_local(world_, place_, after, told);
+  store_.run = earlier_;
+  auto reader = newest_local(world_, store_, after, told);
   if (reader)
     resumed_ = reader->step();
   else
@@ -101,19 +101,19 @@ std::string LocalState::start(std::int64_t bytes) {
   if (!resumed()) {
     std::random_device device;
     const std::string run = hex_of(static_cast<std::uint64_t>(device()) << 32 | device());
-    place_.run = broadcast_text(world_, run, 0);
+    store_.run = broadcast_text(world_, run, 0);
     if (world_.rank() == 0)
       write_file_atomically(
           file_of(config_),
-          nlohmann::json{{"run", place_.run}, {"grid", with_factors(config_.parallelism.grid())}}
+          nlohmann::json{{"run", store_.run}, {"grid", with_factors(config_.parallelism.grid())}}
                   .dump() +
               '\n');
   }
-  saver_ = std::make_unique<LocalSaver>(world_, place_, resumed_);
-  if (!resumed()) remove_shards({place_.folder, place_.node, earlier_});
+  saver_ = std::make_unique<LocalSaver>(world_, store_, resumed_);
+  if (!resumed()) remove_shards({store_.folder, store_.node, earlier_});
   saver_->check_room(bytes);
   return fmt::format("local checkpoints: {} of this rank in {}/{}, {}", format_bytes(bytes),
-                     place_.folder, place_.node,
+                     store_.folder, store_.node,
                      saver_->has_copies()
                          ? fmt::format("and a copy on another of {} nodes", saver_->node_count())
                          : "without copies, as all ranks are on one node");
@@ -135,8 +135,8 @@ std::string LocalState::begin(std::int64_t step, std::span<const StateBlock> blo
 std::string LocalState::end() {
   finish();                 // there is a checkpoint now, so a fault does no harm
   std::error_code ignored;  // another run does not take what is gone
-  if (!place_.run.empty() && world_.rank() == 0) std::filesystem::remove(file_of(config_), ignored);
-  remove_shards(place_);
+  if (!store_.run.empty() && world_.rank() == 0) std::filesystem::remove(file_of(config_), ignored);
+  remove_shards(store_);
   if (!saver_) return {};
   const LocalCost& cost = saver_->cost();
   if (cost.written == 0) return {};

@@ -53,7 +53,7 @@ class LocalState {
  private:
   const Config& config_;
   Communicator& world_;
-  LocalPlace place_;     // without a run until it is known
+  LocalStore store_;     // without a run until it is known
   std::string earlier_;  // the run that output.dir names
   std::int64_t resumed_ = -1;
   std::unique_ptr<LocalSaver> saver_;

@@ -38,7 +38,7 @@ struct Cluster {
   int shift = 0;  ///< of the nodes' names
 
   std::string node(int number) const { return folder + "/node-" + std::to_string(number); }
-  LocalPlace place(int rank) const {
+  LocalStore store(int rank) const {
     const int nodes = (shape.ranks() + node_ranks - 1) / node_ranks;
     return {folder, "node-" + std::to_string((rank / node_ranks + shift) % nodes), kRun};
   }
@@ -48,7 +48,7 @@ struct Cluster {
 void write(const Cluster& cluster, const std::vector<std::int64_t>& steps) {
   run_ranks(cluster.shape.ranks(), [&](Communicator& world) {
     ModelState state(cluster.shape, world.rank());
-    LocalSaver saver(world, cluster.place(world.rank()), -1);
+    LocalSaver saver(world, cluster.store(world.rank()), -1);
     for (const std::int64_t step : steps) {
       state.fill(static_cast<float>(step));
       saver.begin(step, state.blocks(), {{"state.json", concat("step ", step)}, {"none", ""}});
@@ -70,7 +70,7 @@ Found find(const Cluster& cluster, std::int64_t after = 0) {
   std::mutex mutex;
   run_ranks(cluster.shape.ranks(), [&](Communicator& world) {
     std::vector<std::string> told;
-    const auto reader = newest_local(world, cluster.place(world.rank()), after, told);
+    const auto reader = newest_local(world, cluster.store(world.rank()), after, told);
     ModelState state(cluster.shape, world.rank());
     std::string difference;
     if (reader) {
@@ -260,7 +260,7 @@ TEST(LocalCheckpoint, ThatCannotBeWrittenFailsOnAllRanksAndLeavesTheOneBefore) {
   const Cluster cluster{.folder = folder.path()};
   run_ranks(4, [&](Communicator& world) {
     ModelState state(cluster.shape, world.rank());
-    LocalSaver saver(world, cluster.place(world.rank()), -1);
+    LocalSaver saver(world, cluster.store(world.rank()), -1);
     const std::string step = concat(cluster.node(1), '/', kRun, "/step-");
     const auto save = [&](std::int64_t number) {
       state.fill(static_cast<float>(number));
@@ -307,7 +307,7 @@ TEST(LocalCheckpoint, OfRanksWithSeveralPiecesOfDifferentNumbersArrivesWhole) {
   const Cluster cluster{.folder = folder.path(), .node_ranks = 1};
   run_ranks(4, [&](Communicator& world) {
     std::vector<float> values;
-    LocalSaver saver(world, cluster.place(world.rank()), -1);
+    LocalSaver saver(world, cluster.store(world.rank()), -1);
     saver.begin(5, block(world.rank(), values), {{"state.json", "x"}});
     saver.finish();
     EXPECT_GT(saver.cost().bytes, 10'000'000 * (world.rank() + 1));  // up to three messages
@@ -315,7 +315,7 @@ TEST(LocalCheckpoint, OfRanksWithSeveralPiecesOfDifferentNumbersArrivesWhole) {
     if (world.rank() == 3) fs::remove_all(cluster.node(3));
     world.barrier();
     std::vector<std::string> told;
-    const auto reader = newest_local(world, cluster.place(world.rank()), 0, told);
+    const auto reader = newest_local(world, cluster.store(world.rank()), 0, told);
     ASSERT_TRUE(reader);
     const std::vector<float> wanted = values;
     const auto blocks = block(world.rank(), values);
@@ -323,7 +323,7 @@ TEST(LocalCheckpoint, OfRanksWithSeveralPiecesOfDifferentNumbersArrivesWhole) {
     load_blocks(*reader, blocks);
     EXPECT_EQ(values, wanted);
     world.barrier();
-    remove_shards(cluster.place(world.rank()));
+    remove_shards(cluster.store(world.rank()));
     world.barrier();
     EXPECT_THAT(names_in(cluster.node(world.rank())), IsEmpty());
   });
@@ -356,4 +356,20 @@ TEST(LocalCheckpoint, ThatArrivesAlteredOrCutShortIsNotThere) {
   EXPECT_THAT(fault(data, fault_tail("no disk")), HasSubstr("no disk"));
   EXPECT_EQ(fault(data, tail), "");
   EXPECT_EQ(CheckpointReader(folder / "shard").text("state.json"), "text");
+}
+
+TEST(LocalCheckpoint, FoldersInOneThatAllUsersShareAreShared) {
+  const TemporaryPath folder;
+  const auto permissions_of = [](const std::string& path) {
+    return fs::status(path).permissions();
+  };
+  const fs::perms shared = fs::perms::sticky_bit | fs::perms::all;
+  for (const bool all : {true, false}) {
+    fs::permissions(folder.path(), all ? shared : fs::perms::owner_all);
+    const Cluster cluster{.folder = folder / (all ? "of all" : "of one")};
+    write(cluster, {1});
+    EXPECT_EQ(permissions_of(cluster.folder) == shared, all);
+    EXPECT_EQ(permissions_of(cluster.node(0)) == shared, all);
+    EXPECT_NE(permissions_of(concat(cluster.node(0), '/', kRun)), shared);
+  }
 }

@@ -37,12 +37,12 @@ std::string not_whole(const Generation& generation, const std::vector<int>& miss
 
 class LocalFinder {
  public:
-  LocalFinder(Communicator& world, const LocalPlace& place, std::vector<std::string>& told)
+  LocalFinder(Communicator& world, const LocalStore& store, std::vector<std::string>& told)
       : world_(world),
-        place_(place),
-        nodes_(nodes_of(world, place.node)),
+        store_(store),
+        nodes_(nodes_of(world, store.node)),
         here_(nodes_.ranks_on(nodes_.of(world.rank()))),
-        shards_(shards_in(place)),
+        shards_(shards_in(store)),
         told_(told) {}
 
   std::optional<CheckpointReader> find(std::int64_t after) {
@@ -117,7 +117,7 @@ class LocalFinder {
 
   std::string fault_of_shard(const LocalShard& shard) const {
     return fault_of([&] {
-      const CheckpointReader reader(shard.folder(place_));
+      const CheckpointReader reader(shard.folder(store_));
       const CheckpointIndex& index = reader.index();
       if (index.step != shard.step || index.ranks != world_.size() || index.files.size() > 1 ||
           (!index.files.empty() && index.files.front().name != rank_file(shard.rank)))
@@ -150,7 +150,7 @@ class LocalFinder {
       if (world_.rank() == holders[rank]) send(shard(rank));
       if (world_.rank() == rank) fault = receive(shard(rank), holders[rank]);
     }
-    const std::string folder = shard(world_.rank()).folder(place_);
+    const std::string folder = shard(world_.rank()).folder(store_);
     std::optional<CheckpointReader> reader;
     if (fault.empty()) fault = fault_of([&] { reader.emplace(folder); });
     agree(world_, "opening local checkpoint " + step_name(generation.step), fault);
@@ -159,7 +159,7 @@ class LocalFinder {
   }
 
   void send(const LocalShard& shard) {
-    const CheckpointReader reader(shard.folder(place_));
+    const CheckpointReader reader(shard.folder(store_));
     const CheckpointIndex& index = reader.index();
     std::optional<InputFile> file;
     if (!index.files.empty()) file.emplace(concat(reader.folder(), '/', index.files.front().name));
@@ -181,13 +181,13 @@ class LocalFinder {
 
   std::string receive(const LocalShard& shard, int from) {
     std::vector<IncomingShard> in;
-    in.push_back({from, std::make_unique<ShardWriter>(shard.folder(place_), shard.rank)});
+    in.push_back({from, std::make_unique<ShardWriter>(shard.folder(store_), shard.rank)});
     exchange_shards(world_, nullptr, in);
     return in.front().writer->fault();
   }
 
   Communicator& world_;
-  const LocalPlace& place_;
+  const LocalStore& store_;
   Hosts nodes_;
   std::vector<int> here_;           // the ranks of this node
   std::vector<LocalShard> shards_;  // on this node
@@ -196,9 +196,9 @@ class LocalFinder {
 
 }  // namespace
 
-std::optional<CheckpointReader> newest_local(Communicator& world, const LocalPlace& place,
+std::optional<CheckpointReader> newest_local(Communicator& world, const LocalStore& store,
                                              std::int64_t after, std::vector<std::string>& told) {
-  return LocalFinder(world, place, told).find(after);
+  return LocalFinder(world, store, told).find(after);
 }
 
 }  // namespace axonn

@@ -17,7 +17,7 @@ namespace axonn {
 ///
 /// Adds a line for each newer one that is not, and for each damaged shard, to `told` on all ranks.
 /// Collective. Reads each shard of the checkpoint and its copy once to verify them.
-std::optional<CheckpointReader> newest_local(Communicator& world, const LocalPlace& place,
+std::optional<CheckpointReader> newest_local(Communicator& world, const LocalStore& store,
                                              std::int64_t after, std::vector<std::string>& told);
 
 }  // namespace axonn

@@ -30,14 +30,15 @@ std::vector<StateBlock> all_owned(std::span<const StateBlock> given) {
 
 }  // namespace
 
-LocalSaver::LocalSaver(Communicator& world, LocalPlace place, std::int64_t kept)
+LocalSaver::LocalSaver(Communicator& world, LocalStore store, std::int64_t kept)
     : world_(world),
-      place_(std::move(place)),
+      store_(std::move(store)),
       rank_(world.rank()),
-      nodes_(nodes_of(world, place_.node)),
+      nodes_(nodes_of(world, store_.node)),
       group_(world.split(0, "local checkpoints")),
       start_(broadcast_text(world, random_digits(), 0)),
       kept_(kept) {
+  make_folders(store_);
   for (int rank = 0; rank < world.size(); ++rank)
     if (keeper_of(nodes_, rank) == rank_) clients_.push_back(rank);
 }
@@ -50,10 +51,10 @@ void LocalSaver::check_room(std::int64_t bytes) const {
     for (const int holder : {rank, keeper_of(nodes_, rank)})
       if (holder >= 0 && nodes_.of(holder) == nodes_.of(rank_)) need += all[rank];
   if (kept_ < 0) need *= 2;  // otherwise one is there
-  const std::int64_t room = free_bytes(place_.folder);
+  const std::int64_t room = free_bytes(store_.folder);
   agree(world_, "local checkpoints",
         room >= need ? ""
-                     : concat("they need ", need, " bytes on this node, and ", place_.folder,
+                     : concat("they need ", need, " bytes on this node, and ", store_.folder,
                               " has room for ", room,
                               "; set checkpoint.local_folder to another disk, or local_every = 0"));
 }
@@ -82,24 +83,24 @@ void LocalSaver::begin(std::int64_t step, std::span<const StateBlock> blocks,
 void LocalSaver::remove_older() const {
   std::error_code ignored;  // another rank of the node may remove the same
   const auto stays = [&](std::int64_t step) { return step == kept_ || step == step_; };
-  for (const LocalShard& shard : shards_in(place_)) {
+  for (const LocalShard& shard : shards_in(store_)) {
     const bool own = shard.rank == rank_ || std::ranges::count(clients_, shard.rank) > 0;
-    if (own && !stays(shard.step)) fs::remove_all(shard.folder(place_), ignored);
+    if (own && !stays(shard.step)) fs::remove_all(shard.folder(store_), ignored);
   }
-  for (const std::int64_t step : steps_in(place_.of_run()))
+  for (const std::int64_t step : steps_in(store_.of_run()))
     if (leads_node() && !stays(step))
-      fs::remove_all(place_.of_run() + '/' + step_name(step), ignored);
+      fs::remove_all(store_.of_run() + '/' + step_name(step), ignored);
 }
 
 void LocalSaver::write() {
   const double begin = now_seconds();
   try {
     remove_older();
-    ShardWriter own(shard_of(rank_).folder(place_), rank_);
+    ShardWriter own(shard_of(rank_).folder(store_), rank_);
     std::vector<IncomingShard> copies;
     for (const int client : clients_)
       copies.push_back(
-          {client, std::make_unique<ShardWriter>(shard_of(client).folder(place_), client)});
+          {client, std::make_unique<ShardWriter>(shard_of(client).folder(store_), client)});
     const std::span<const std::byte> bytes = snapshot_.bytes();
     const OutgoingShard out{
         .to = keeper_of(nodes_, rank_),

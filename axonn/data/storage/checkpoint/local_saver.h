@@ -31,7 +31,7 @@ class LocalSaver {
  public:
   /// Collective; `world` must outlive it. `kept`: the step of the local checkpoint that the run was
   /// resumed from, which stays until the first one; -1: none.
-  LocalSaver(Communicator& world, LocalPlace place, std::int64_t kept);
+  LocalSaver(Communicator& world, LocalStore store, std::int64_t kept);
   /// Joins the thread.
   ~LocalSaver() = default;
 
@@ -60,7 +60,7 @@ class LocalSaver {
   bool leads_node() const { return nodes_.ranks_on(nodes_.of(rank_)).front() == rank_; }
 
   Communicator& world_;
-  LocalPlace place_;
+  LocalStore store_;
   int rank_;
   Hosts nodes_;
   std::unique_ptr<Communicator> group_;  // of the thread

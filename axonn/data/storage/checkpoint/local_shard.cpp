@@ -102,21 +102,32 @@ std::vector<std::string> exchange_texts(Communicator& group, int to, const std::
 
 }  // namespace
 
-std::string LocalShard::folder(const LocalPlace& place) const {
-  return fmt::format("{}/{}/rank-{:05}-{}", place.of_run(), step_name(step), rank, start);
+std::string LocalShard::folder(const LocalStore& store) const {
+  return fmt::format("{}/{}/rank-{:05}-{}", store.of_run(), step_name(step), rank, start);
 }
 
-std::vector<LocalShard> shards_in(const LocalPlace& place) {
+std::vector<LocalShard> shards_in(const LocalStore& store) {
   std::vector<LocalShard> shards;
-  for (const std::int64_t step : steps_in(place.of_run()))
-    for (const std::string& name : names_of(place.of_run() + '/' + step_name(step)))
+  for (const std::int64_t step : steps_in(store.of_run()))
+    for (const std::string& name : names_of(store.of_run() + '/' + step_name(step)))
       if (const auto shard = shard_of(step, name)) shards.push_back(*shard);
   return shards;
 }
 
-void remove_shards(const LocalPlace& place) {
+void make_folders(const LocalStore& store) {
+  for (const fs::path& path : {fs::path(store.folder), fs::path(store.folder) / store.node}) {
+    std::error_code ignored;  // a writer that cannot use it says why
+    if (fs::exists(path, ignored)) continue;
+    fs::create_directories(path, ignored);
+    const fs::perms shared = fs::perms::sticky_bit | fs::perms::all;
+    if (fs::status(path.parent_path(), ignored).permissions() == shared)
+      fs::permissions(path, shared, ignored);
+  }
+}
+
+void remove_shards(const LocalStore& store) {
   std::error_code ignored;  // another rank of the node may remove the same
-  if (!place.run.empty()) fs::remove_all(place.of_run(), ignored);
+  if (!store.run.empty()) fs::remove_all(store.of_run(), ignored);
 }
 
 Hosts nodes_of(Communicator& world, const std::string& node) {

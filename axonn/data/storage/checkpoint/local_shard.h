@@ -28,7 +28,7 @@
 namespace axonn {
 
 /// Where the shards of one node and run are.
-struct LocalPlace {
+struct LocalStore {
   std::string folder;  ///< a file system that each node has for itself
   std::string node;    ///< the name of this rank's node
   std::string run;     ///< 16 hex digits
@@ -41,14 +41,18 @@ struct LocalShard {
   std::int64_t step = 0;
   int rank = 0;
   std::string start;
-  std::string folder(const LocalPlace& place) const;
+  std::string folder(const LocalStore& store) const;
   bool operator==(const LocalShard&) const = default;
 };
 /// Those of the run, in a fixed order. None if the folder cannot be read.
-std::vector<LocalShard> shards_in(const LocalPlace& place);
+std::vector<LocalShard> shards_in(const LocalStore& store);
+
+/// Makes the folder and the node's. In one that all users share, as /dev/shm and /tmp are, they are
+/// shared, too: runs of several users may come to the same node. Does not throw.
+void make_folders(const LocalStore& store);
 
 /// Removes all shards of the run on this node. Does not throw; several ranks may do it.
-void remove_shards(const LocalPlace& place);
+void remove_shards(const LocalStore& store);
 
 /// The ranks by their nodes' names. Collective.
 Hosts nodes_of(Communicator& world, const std::string& node);
