@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <map>
-#include <random>
 #include <system_error>
 
 #include <fcntl.h>
@@ -30,11 +29,9 @@ constexpr std::string_view kTemporary = ".tmp-";
 // happened.
 constexpr std::size_t kMostBytesACall = std::size_t{1} << 30;
 
-/// PATH.tmp-0123456789abcdef with 64 random bits, so that ranks and jobs that write side by side
-/// use different names.
+/// PATH.tmp-0123456789abcdef.
 std::string temporary_name(const std::string& path) {
-  std::random_device device;
-  return concat(path, kTemporary, hex_of(std::uint64_t{device()} << 32 | device()));
+  return concat(path, kTemporary, random_hex());
 }
 
 std::string without_slash(std::string path) {

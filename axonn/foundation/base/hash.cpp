@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <random>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,6 +17,11 @@ std::uint64_t xxh3(std::span<const std::byte> bytes) {
 std::uint64_t xxh3(std::string_view text) { return xxh3(std::as_bytes(std::span(text))); }
 
 std::string hex_of(std::uint64_t value) { return fmt::format("{:016x}", value); }
+
+std::string random_hex() {
+  std::random_device device;
+  return hex_of(std::uint64_t{device()} << 32 | device());
+}
 
 std::optional<std::uint64_t> parse_hex(std::string_view text) {
   std::uint64_t value = 0;

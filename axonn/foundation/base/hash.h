@@ -18,6 +18,8 @@ std::uint64_t xxh3(std::string_view text);
 
 /// 16 lower-case hex digits.
 std::string hex_of(std::uint64_t value);
+/// Such a text of random bits, others at each call, for names that nobody else chooses.
+std::string random_hex();
 /// The value of such a text; nothing for any other text.
 std::optional<std::uint64_t> parse_hex(std::string_view text);
 

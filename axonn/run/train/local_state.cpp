@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
-#include <random>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -99,9 +98,7 @@ std::optional<CheckpointReader> LocalState::find(std::int64_t after,
 std::string LocalState::start(std::int64_t bytes) {
   if (config_.checkpoint.local_every == 0) return {};
   if (!resumed()) {
-    std::random_device device;
-    const std::string run = hex_of(static_cast<std::uint64_t>(device()) << 32 | device());
-    store_.run = broadcast_text(world_, run, 0);
+    store_.run = broadcast_text(world_, random_hex(), 0);
     if (world_.rank() == 0)
       write_file_atomically(
           file_of(config_),

@@ -117,13 +117,6 @@ std::vector<double> placements(std::span<const double> ones, std::span<const dou
   return shares;
 }
 
-double variance_of(std::span<const double> values) {
-  const double mean = mean_of(values);
-  double squares = 0;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  return squares / static_cast<double>(values.size() - 1);
-}
-
 /// The chance that some point (i, j) of a random path to (n, m), by steps along i and along j, has
 /// |i m - j n| of at least `least`: that of a sorted sequence of both samples.
 double chance_to_reach(std::int64_t least, std::int64_t n, std::int64_t m) {
@@ -186,6 +179,13 @@ MembershipScores membership_scores(std::span<const TargetRecord> targets, std::s
           .zlib = mean / static_cast<double>(compressed_bytes(text)),
           .min_k = least_fifth(log_p),
           .min_k_pp = least_fifth(relative)};
+}
+
+double variance_of(std::span<const double> values) {
+  const double mean = mean_of(values);
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return squares / static_cast<double>(values.size() - 1);
 }
 
 Separation separate(std::span<const double> members, std::span<const double> others,

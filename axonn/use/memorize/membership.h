@@ -51,6 +51,9 @@ struct Separation {
 };
 inline constexpr std::array kFalseRates{0.001, 0.01};
 
+/// The sample variance of two or more values.
+double variance_of(std::span<const double> values);
+
 /// The threshold lets at most the rate's share of non-members reach it, rounded down; of equal
 /// scores all or none do. The bootstrap draws 1,000 times with the seed. Throws Error unless there
 /// are two of each.

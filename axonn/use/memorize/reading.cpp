@@ -5,7 +5,6 @@
 #include <limits>
 #include <map>
 #include <numbers>
-#include <tuple>
 
 #include "axonn/data/text/stream_decoder.h"
 #include "axonn/use/infer/evaluate.h"
@@ -25,9 +24,7 @@ std::vector<std::int64_t> best_documents(const StudyDocuments& documents,
   std::vector<std::int64_t> best;
   std::int64_t tokens = 0;
   for (auto& [group, all] : groups) {
-    std::ranges::stable_sort(all, {}, [](const Recitation* one) {
-      return std::tuple(!one->exact, -one->longest_run, -one->token_accuracy, one->loss);
-    });
+    std::ranges::stable_sort(all, {}, [](const Recitation* one) { return rank_of(*one); });
     for (std::int64_t i = 0; i < std::min(std::ssize(all), kReadingsOfAGroup); ++i) {
       tokens += documents.length(all[i]->document);
       if (tokens > kReadTokens) return best;

@@ -300,19 +300,18 @@ void Study::ask(Training& training, const TrialDocuments& documents, RecitationR
   origin_.machine = describe_machine(world_, &training.model.backend().device());
   const double start = now_seconds();
   const StudyDocuments tested(documents.all, documents.tested);
-  run.recitations = recite(training.model, *tokenizer_, tested, recite_options());
-  ReciteOptions near = recite_options();
-  near.near.seed = run.seed;
-  add_near(training.model, *tokenizer_, tested, near, run.recitations);
+  ReciteOptions options = recite_options();
+  options.near.seed = run.seed;
+  run.recitations = recite(training.model, *tokenizer_, tested, options);
+  add_near(training.model, *tokenizer_, tested, options, run.recitations);
   add_exposure(training.model, *tokenizer_,
                {std::span(*documents.all).first(documents.tested),
                 canary_spaces(arms_, documents, run.seed)},
-               recite_options(), run.recitations);
+               options, run.recitations);
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = documents.group[one.document];
   set_blind_scores(tested, controls_, run.recitations);
-  run.readings =
-      readings_of(training.model, *tokenizer_, tested, recite_options(), run.recitations);
+  run.readings = readings_of(training.model, *tokenizer_, tested, options, run.recitations);
   if (memorize_.references > 0) run.losses = token_losses(training.model, tested);
   const std::int64_t before = (run.trial - 1) * documents_of_trial();
   for (Recitation& one : run.recitations) one.document += before;

@@ -29,6 +29,14 @@ std::string list_of(const std::vector<int>& ranks) {
   return text;
 }
 
+/// The ranks below `size` for which `has` is false.
+std::vector<int> ranks_without(int size, const auto& has) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size; ++rank)
+    if (!has(rank)) ranks.push_back(rank);
+  return ranks;
+}
+
 std::string not_whole(const Generation& generation, const std::vector<int>& missing) {
   return concat("local checkpoint ", step_name(generation.step),
                 " is not whole: no node has an intact shard of rank",
@@ -48,9 +56,8 @@ class LocalFinder {
   std::optional<CheckpointReader> find(std::int64_t after) {
     for (const Generation& generation : candidates(after)) {
       const std::vector<int> holders = holders_of(generation);
-      std::vector<int> missing;
-      for (int rank = 0; rank < world_.size(); ++rank)
-        if (holders[rank] == world_.size()) missing.push_back(rank);
+      const std::vector<int> missing =
+          ranks_without(world_.size(), [&](int rank) { return holders[rank] < world_.size(); });
       if (missing.empty()) return open(generation, holders);
       told_.push_back(not_whole(generation, missing));
     }
@@ -73,9 +80,8 @@ class LocalFinder {
     });
     std::vector<std::string> whole, partial;
     for (const auto& [generation, ranks] : ranks_of) {
-      std::vector<int> missing;
-      for (int rank = 0; rank < world_.size(); ++rank)
-        if (!ranks.contains(rank)) missing.push_back(rank);
+      const std::vector<int> missing =
+          ranks_without(world_.size(), [&, &of = ranks](int rank) { return of.contains(rank); });
       if (missing.empty())
         whole.insert(whole.end(), {concat(generation.step), generation.start});
       else if (whole.empty())

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <random>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/clock.h"
@@ -13,11 +12,6 @@ namespace axonn {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string random_digits() {
-  std::random_device device;
-  return hex_of(static_cast<std::uint64_t>(device()) << 32 | device());
-}
 
 /// Blocks of which the rank counts as the owner of all that it has.
 std::vector<StateBlock> all_owned(std::span<const StateBlock> given) {
@@ -36,7 +30,7 @@ LocalSaver::LocalSaver(Communicator& world, LocalStore store, std::int64_t kept)
       rank_(world.rank()),
       nodes_(nodes_of(world, store_.node)),
       group_(world.split(0, "local checkpoints")),
-      start_(broadcast_text(world, random_digits(), 0)),
+      start_(broadcast_text(world, random_hex(), 0)),
       kept_(kept) {
   make_folders(store_);
   for (int rank = 0; rank < world.size(); ++rank)

@@ -80,16 +80,22 @@ class Round {
   std::vector<Work> works_;
 };
 
+/// Sends a number, and receives one of each incoming shard.
+std::vector<std::int64_t> exchange_numbers(Round& round, int to, std::int64_t mine,
+                                           const std::vector<IncomingShard>& in) {
+  std::vector<std::int64_t> numbers(in.size());
+  round.send(to, std::as_bytes(std::span(&mine, 1)));
+  for (std::size_t i = 0; i < in.size(); ++i)
+    round.receive(in[i].from, std::as_writable_bytes(std::span(&numbers[i], 1)));
+  round.finish();
+  return numbers;
+}
+
 /// A text of each incoming shard, of a length that its sender knows.
 std::vector<std::string> exchange_texts(Communicator& group, int to, const std::string& mine,
                                         const std::vector<IncomingShard>& in) {
   Round round(group);
-  std::int64_t length = std::ssize(mine);
-  std::vector<std::int64_t> lengths(in.size());
-  round.send(to, std::as_bytes(std::span(&length, 1)));
-  for (std::size_t i = 0; i < in.size(); ++i)
-    round.receive(in[i].from, std::as_writable_bytes(std::span(&lengths[i], 1)));
-  round.finish();
+  const std::vector<std::int64_t> lengths = exchange_numbers(round, to, std::ssize(mine), in);
   std::vector<std::string> texts(in.size());
   round.send(to, std::as_bytes(std::span(mine)));
   for (std::size_t i = 0; i < in.size(); ++i) {
@@ -220,13 +226,8 @@ void exchange_shards(Communicator& group, const OutgoingShard* out,
                      std::vector<IncomingShard>& in) {
   const int to = out ? out->to : -1;
   Round round(group);
-  std::int64_t bytes = out ? out->bytes : 0;
-  std::vector<std::int64_t> theirs(in.size());
-  round.send(to, std::as_bytes(std::span(&bytes, 1)));
-  for (std::size_t i = 0; i < in.size(); ++i)
-    round.receive(in[i].from, std::as_writable_bytes(std::span(&theirs[i], 1)));
-  round.finish();
-
+  const std::int64_t bytes = out ? out->bytes : 0;
+  const std::vector<std::int64_t> theirs = exchange_numbers(round, to, bytes, in);
   std::int64_t most = bytes;
   for (const std::int64_t one : theirs) most = std::max(most, one);
   std::vector<std::vector<std::byte>> pieces(in.size());

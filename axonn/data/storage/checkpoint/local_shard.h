@@ -42,7 +42,6 @@ struct LocalShard {
   int rank = 0;
   std::string start;
   std::string folder(const LocalStore& store) const;
-  bool operator==(const LocalShard&) const = default;
 };
 /// Those of the run, in a fixed order. None if the folder cannot be read.
 std::vector<LocalShard> shards_in(const LocalStore& store);
@@ -77,9 +76,9 @@ class ShardWriter {
 
   /// Why the shard is not there; "" without a fault.
   const std::string& fault() const { return fault_; }
-  void fail(const std::string& why);
 
  private:
+  void fail(const std::string& why);
   void attempt(const std::function<void()>& work);
 
   std::string path_, name_, fault_;

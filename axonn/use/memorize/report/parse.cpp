@@ -56,9 +56,18 @@ class Node {
   void read(std::optional<double>& number) const {
     if (!value_->is_null()) read(number.emplace());
   }
-  void read(std::vector<std::string>& texts) const {
+  template <typename T>
+  void read_each(std::vector<T>& list) const {
     want(value_->is_array(), "a list");
-    for (const Json& each : *value_) Node(each, file_, path_).read(texts.emplace_back());
+    for (const Json& each : *value_) Node(each, file_, path_).read(list.emplace_back());
+  }
+  void read(std::vector<std::string>& texts) const { read_each(texts); }
+  void read(std::vector<std::int64_t>& numbers) const { read_each(numbers); }
+  void read(TokenSpan& span) const {
+    std::vector<std::int64_t> ends;
+    read(ends);
+    want(ends.size() == 2, "a span of tokens, [first, end]");
+    span = {ends[0], ends[1]};
   }
   /// Logarithms, of which that of 0 is null.
   void read(std::vector<double>& logarithms) const {
@@ -68,10 +77,6 @@ class Node {
       Node(each, file_, path_).read(one);
       if (std::isnan(one)) one = -std::numeric_limits<double>::infinity();
     }
-  }
-  void read(std::vector<std::int64_t>& numbers) const {
-    want(value_->is_array(), "a list");
-    for (const Json& each : *value_) Node(each, file_, path_).read(numbers.emplace_back());
   }
   void read(std::vector<Reading>& readings) const {
     want(value_->is_array(), "a list");
@@ -83,12 +88,7 @@ class Node {
       node["log_p"].read(one.log_p);
       node["rank"].read(one.rank);
       node["log_q"].read(one.log_q);
-      std::vector<std::vector<float>> spans;
-      node["extracted"].read(spans);
-      for (const std::vector<float>& span : spans) {
-        node.want(span.size() == 2, "a list of spans of two tokens");
-        one.extracted.push_back({std::llround(span[0]), std::llround(span[1])});
-      }
+      node["extracted"].read_each(one.extracted);
     }
   }
   void read(std::vector<std::vector<float>>& losses) const {

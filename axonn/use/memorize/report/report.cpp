@@ -62,10 +62,8 @@ std::vector<PromptSweep> sweeps_of(const MemorizationReport& report) {
   return several;
 }
 
-/// A sort key: the better the recitation, the smaller.
-auto rank_of(const MemorizationReport& report, const Recitation& r) {
-  return std::tuple(!r.exact, -r.longest_run, -r.token_accuracy, length_of(report, r.prompt),
-                    std::isnan(r.loss) ? INFINITY : r.loss);
+RecitationRank rank_of(const MemorizationReport& report, const Recitation& r) {
+  return rank_of(r, length_of(report, r.prompt));
 }
 
 /// Fills in the figures of a cell, which has its indices.
@@ -212,6 +210,11 @@ MemorizationSummary summarize(const MemorizationReport& report) {
   return summary;
 }
 
+RecitationRank rank_of(const Recitation& r, std::int64_t prompt_length) {
+  return {!r.exact, -r.longest_run, -r.token_accuracy, prompt_length,
+          std::isnan(r.loss) ? INFINITY : r.loss};
+}
+
 double median_of(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t half = values.size() / 2;
@@ -219,11 +222,9 @@ double median_of(std::vector<double> values) {
 }
 
 std::optional<double> error_of_mean(std::span<const double> values) {
-  const double count = static_cast<double>(values.size()), mean = trial_spread_of(values).mean;
+  AXONN_CHECK(!values.empty(), "error_of_mean: no values");
   if (values.size() == 1) return std::nullopt;
-  double squares = 0;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  return std::sqrt(squares / (count - 1) / count);
+  return std::sqrt(variance_of(values) / static_cast<double>(values.size()));
 }
 
 PercentRange wilson_interval(std::int64_t exact, std::int64_t count) {

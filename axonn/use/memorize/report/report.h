@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -102,6 +103,11 @@ struct Recitation {
   Rare<Exposure> exposure = {};             ///< likewise, of canaries
   Rare<Information> information = {};       ///< likewise, of documents whose bits are known
 };
+
+/// A sort key: the better a recitation, the smaller. Of those of one prompt, its length does not
+/// matter.
+using RecitationRank = std::tuple<bool, std::int64_t, double, std::int64_t, double>;
+RecitationRank rank_of(const Recitation& recitation, std::int64_t prompt_length = 0);
 
 /// All documents of a run, tested with the whole prompt during its training.
 struct CurvePoint {
