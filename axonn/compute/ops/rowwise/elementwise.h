@@ -176,14 +176,14 @@ struct PlusNumber {
 };
 
 /// out = inp · number, which lies in memory. One team per tile. Bound by memory.
-template <typename T, typename W>
+template <typename T>
 struct ScaleByNumberKernel {
   Matrix<T> out;        // (R, C), may be inp
   Matrix<const T> inp;  // (R, C)
-  const W* number;
+  Number number;
 
   AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
-    team.map(out.at(tile), tile.count, TimesFactor{get(*number)}, inp.at(tile));
+    team.map(out.at(tile), tile.count, TimesFactor{number.value()}, inp.at(tile));
   }
 };
 
@@ -330,17 +330,6 @@ void run_binary(auto launch, View out, View a, View b) {
   });
 }
 
-void Gelu::run(auto launch, const Checker& check) const {
-  check_elements(check, out, "inp", inp);
-  run_unary<rowwise::TanhGelu>(launch, out, inp);
-}
-
-void GeluBackward::run(auto launch, const Checker& check) const {
-  check_elements(check, d_inp, "d_out", d_out);
-  check_elements(check, d_inp, "inp", inp);
-  run_binary<rowwise::TanhGeluGradient>(launch, d_inp, d_out, inp);
-}
-
 void Add::run(auto launch, const Checker& check) const {
   check_elements(check, out, "a", a);
   check_elements(check, out, "b", b);
@@ -397,6 +386,19 @@ void run_binary_of_one_type(auto launch, View out, View a, View b) {
   });
 }
 
+void Gelu::run(auto launch, const Checker& check) const {
+  check.values("out", out);
+  check.like("inp", inp, out);
+  run_unary_of_one_type(launch, rowwise::TanhGelu{}, out, inp);
+}
+
+void GeluBackward::run(auto launch, const Checker& check) const {
+  check.values("d_inp", d_inp);
+  check.like("d_out", d_out, d_inp);
+  check.like("inp", inp, d_inp);
+  run_binary_of_one_type<rowwise::TanhGeluGradient>(launch, d_inp, d_out, inp);
+}
+
 void Activation::run(auto launch, const Checker& check) const {
   check.values("inp", inp);
   check.like("out", out, inp);
@@ -430,9 +432,8 @@ void ScaleByNumber::run(auto launch, const Checker& check) const {
   check.values("number", number, 1, 1);
   View to = out, from = inp;
   flatten(to, from);
-  with_types(to.dtype, number.dtype, [&]<typename T, typename W>(T, W) {
-    launch.tiles(to.rows, to.cols,
-                 rowwise::ScaleByNumberKernel<T, W>{to, from, address<const W>(number)});
+  with_type(to.dtype, [&]<typename T>(T) {
+    launch.tiles(to.rows, to.cols, rowwise::ScaleByNumberKernel<T>{to, from, number});
   });
 }
 

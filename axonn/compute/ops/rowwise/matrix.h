@@ -38,6 +38,21 @@ struct Matrix {
   }
 };
 
+/// A number in device memory, made from a View of one element of f32, bf16 or f16. Kernels that
+/// read it once a row or tile are the same for every type of it.
+struct Number {
+  const void* at;
+  DType type;
+
+  Number(const View& view) : at(view.data), type(view.dtype) {}  // NOLINT: as Matrix is made
+
+  AXONN_DEVICE float value() const {
+    if (type == DType::bf16) return get(*static_cast<const bf16*>(at));
+    if (type == DType::f16) return get(*static_cast<const f16*>(at));
+    return *static_cast<const float*>(at);
+  }
+};
+
 /// Divides numbers below 2^31 by the same one, by a product and a shift.
 /// Source: Granlund and Montgomery, "Division by invariant integers using multiplication", 1994.
 struct Divisor {

@@ -48,20 +48,19 @@ template <typename V>
 }
 
 /// ap and an, loaded once for a row.
-template <typename W>
 struct XieluSlopes {
-  const W *p, *n;  // (1) each
+  Number p, n;
 
   AXONN_DEVICE Pair<float> operator()() const {
-    return {softplus(get(*p)), kXieluBeta + softplus(get(*n))};
+    return {softplus(p.value()), kXieluBeta + softplus(n.value())};
   }
 };
 
-template <typename T, typename W>
+template <typename T>
 struct XieluKernel {
   Matrix<T> out;        // (R, C)
   Matrix<const T> inp;  // (R, C)
-  XieluSlopes<W> slopes;
+  XieluSlopes slopes;
   int C;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
@@ -78,12 +77,12 @@ struct XieluKernel {
 
 /// d_inp = d_out · (2 ap · x + beta where x > 0, else an · (e^x - 1) + beta). sums[row] = the row's
 /// terms of d_p and d_n, or absent.
-template <typename T, typename W>
+template <typename T>
 struct XieluBackwardKernel {
   Matrix<T> d_inp;             // (R, C), may be d_out
   Matrix<float> sums;          // (R, 2) or absent
   Matrix<const T> d_out, inp;  // (R, C)
-  XieluSlopes<W> slopes;
+  XieluSlopes slopes;
   int C;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
@@ -97,7 +96,7 @@ struct XieluBackwardKernel {
                         select_less(0.0f, v, 0.0f, d * xielu_tail(v)));
           },
           dy, x);
-      const float p = softplus_slope(get(*slopes.p)), n = softplus_slope(get(*slopes.n));
+      const float p = softplus_slope(slopes.p.value()), n = softplus_slope(slopes.n.value());
       team.once([&] {
         sums.row(row)[0] = p * terms.first;
         sums.row(row)[1] = n * terms.second;
@@ -126,10 +125,8 @@ inline void check_xielu(const Checker& check, const Xielu& xielu) {
 void Xielu::run(auto launch, const Checker& check) const {
   check_xielu(check, *this);
   check.like("out", out, inp);
-  with_types(inp.dtype, p.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows({inp.rows, inp.cols},
-                rowwise::XieluKernel<T, W>{
-                    out, inp, {address<const W>(p), address<const W>(n)}, width(inp)});
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.rows({inp.rows, inp.cols}, rowwise::XieluKernel<T>{out, inp, {p, n}, width(inp)});
   });
 }
 
@@ -143,11 +140,9 @@ void XieluBackward::run(auto launch, const Checker& check) const {
     check.f32("d_p", d_p, 1, 1);
     check.f32("d_n", d_n, 1, 1);
   }
-  with_types(inp.dtype, p.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows(
-        {inp.rows, inp.cols},
-        rowwise::XieluBackwardKernel<T, W>{
-            d_inp, sums, d_out, inp, {address<const W>(p), address<const W>(n)}, width(inp)});
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.rows({inp.rows, inp.cols},
+                rowwise::XieluBackwardKernel<T>{d_inp, sums, d_out, inp, {p, n}, width(inp)});
   });
   if (!sums.data || inp.count() == 0) return;
   const auto add = [&](const View& to, const View& column) {
