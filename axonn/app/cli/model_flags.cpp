@@ -37,9 +37,10 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--dtype", flags.dtype,
                  "compute type; default: as the model was trained, else f32")
       ->check(CLI::IsMember(compute_type_names()));
-  app.add_option("--quantize", flags.quantize,
-                 "keep the matrices of the blocks as codes: q8_0 or int8 of 8.5 bits a weight, nf4 "
-                 "or fp4 of 4.5; default: as the model was trained, else none")
+  app.add_option(
+         "--quantize", flags.quantize,
+         "keep the matrices of the blocks as codes: q8_0 or int8 of 8.5 bits a weight, nf4, "
+         "fp4 or q4_0 of 4.5; default: as the model was trained, else none")
       ->check(CLI::IsMember(kQuantizations));
   app.add_flag("--quantize-embeddings", flags.quantize_embeddings,
                "with --quantize: the table of tokens and the output layer, too, as GGUF has them");

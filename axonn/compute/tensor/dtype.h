@@ -194,13 +194,19 @@ inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
 ///   fp4   the same with the values of a float of 4 bits
 ///   int8  a row: f32 absmax, value = code · absmax / 127
 ///   q8_0  32 values of a row: f16 factor, value = factor · code
+///   q4_0  32 values of a row: f16 factor, value = factor · (code - 8), codes of 4 bits
 ///
 /// Sources: Dettmers et al., "QLoRA: efficient finetuning of quantized LLMs", 2023, and
-/// bitsandbytes 0.50 (nf4, fp4); Dettmers et al., "LLM.int8()", 2022; ggml (q8_0).
-enum class Quantization : std::uint8_t { none, nf4, fp4, int8, q8_0 };
+/// bitsandbytes 0.50 (nf4, fp4); Dettmers et al., "LLM.int8()", 2022; ggml (q8_0, q4_0).
+enum class Quantization : std::uint8_t { none, nf4, fp4, int8, q8_0, q4_0 };
 
-inline constexpr std::array<std::string_view, 5> kQuantizations = {"none", "nf4", "fp4", "int8",
-                                                                   "q8_0"};
+inline constexpr std::array<std::string_view, 6> kQuantizations = {"none", "nf4",  "fp4",
+                                                                   "int8", "q8_0", "q4_0"};
+
+/// Whether blocks are those of ggml: 32 values of a row and a factor in f16.
+AXONN_DEVICE constexpr bool is_of_ggml(Quantization kind) {
+  return kind == Quantization::q8_0 || kind == Quantization::q4_0;
+}
 
 /// Values in memory: records of `unit` values, each a factor and then the codes. A unit is a whole
 /// block, or a part of it where a grid cuts blocks; then each part has the block's factor.
@@ -212,14 +218,12 @@ struct QuantizedForm {
 
   /// The largest unit of a kind.
   static constexpr std::int64_t most_unit(Quantization kind) {
-    return kind == Quantization::q8_0 ? 32 : kMostUnit;
+    return is_of_ggml(kind) ? 32 : kMostUnit;
   }
-  AXONN_DEVICE constexpr std::int64_t factor_bytes() const {
-    return kind == Quantization::q8_0 ? 2 : 4;
-  }
+  AXONN_DEVICE constexpr std::int64_t factor_bytes() const { return is_of_ggml(kind) ? 2 : 4; }
   /// Whether codes have 4 bits; the first of two is in the higher ones.
   AXONN_DEVICE constexpr bool half_bytes() const {
-    return kind == Quantization::nf4 || kind == Quantization::fp4;
+    return kind == Quantization::nf4 || kind == Quantization::fp4 || kind == Quantization::q4_0;
   }
   AXONN_DEVICE constexpr std::int64_t record_bytes() const {
     return factor_bytes() + (half_bytes() ? unit / 2 : unit);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <exception>
 
 #include "axonn/foundation/base/check.h"
 
@@ -11,7 +12,7 @@ namespace axonn {
 
 namespace {
 
-constexpr std::int64_t kFourBitBlock = 64, kEightBitBlock = 32;
+constexpr std::int64_t kFourBitBlock = 64, kGgmlBlock = 32;
 constexpr float kMostCode = 127;
 
 /// The codes of a kind in the order of their values, and what lies halfway between two of them.
@@ -72,12 +73,12 @@ std::int8_t round_even(float x) {
   return static_cast<std::int8_t>(static_cast<std::int32_t>((x + kWhole) - kWhole));
 }
 
-/// Returns the factor.
-float quantize_four_bits(const OrderedCodes& to, bool whole, std::span<const float> values,
+/// Returns the factor. Of blocks that are not whole values are divided, not multiplied, as the
+/// library does.
+float quantize_four_bits(const OrderedCodes& to, std::span<const float> values,
                          std::uint8_t* codes) {
-  // As the library does: of smaller values the inverse is no larger, and a block that is not whole
-  // is divided.
-  constexpr float kLeast = 1e-38f;
+  constexpr float kLeast = 1e-38f;  // of smaller values the inverse is no larger
+  const bool whole = std::ssize(values) == kFourBitBlock;
   const float most = largest_size(values), divisor = std::max(most, kLeast),
               inverse = 1.0f / divisor;
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -92,40 +93,69 @@ float quantize_int8(std::span<const float> values, std::uint8_t* codes) {
   return most;
 }
 
-float quantize_q8_0(std::span<const float> values, std::uint8_t* codes) {
-  const float most = largest_size(values), factor = most / kMostCode,
-              inverse = factor == 0 ? 0.0f : 1.0f / factor;
+/// A factor as f16 holds it.
+float stored_factor(Quantization kind, float most, float factor) {
   f16 half;
   put(half, factor);
   if (!std::isfinite(get(half)))
-    refuse("a weight is ", most, ", of which q8_0 has no factor in f16");
+    refuse("a weight is ", most, ", of which ", kQuantizations[static_cast<int>(kind)],
+           " has no factor in f16");
+  return get(half);
+}
+
+float quantize_q8_0(std::span<const float> values, std::uint8_t* codes) {
+  const float most = largest_size(values), factor = most / kMostCode,
+              inverse = factor == 0 ? 0.0f : 1.0f / factor;
   for (std::size_t i = 0; i < values.size(); ++i)
     codes[i] = static_cast<std::uint8_t>(round_away(as_code(values[i] * inverse)));
-  return get(half);
+  return stored_factor(Quantization::q8_0, most, factor);
+}
+
+/// The first value of the largest size has code 0.
+float quantize_q4_0(std::span<const float> values, std::uint8_t* codes) {
+  constexpr double kHalf = 8.5;
+  constexpr float kLast = 15;
+  const float size = largest_size(values);
+  const float most = *std::ranges::find(values, size, [](float x) { return std::abs(x); }),
+              factor = most / -8, inverse = factor == 0 ? 0.0f : 1.0f / factor;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    codes[i] = static_cast<std::uint8_t>(
+        std::min(static_cast<float>(double{values[i]} * inverse + kHalf), kLast));
+  return stored_factor(Quantization::q4_0, most, factor);
 }
 
 }  // namespace
 
 std::int64_t block_of(Quantization kind, std::int64_t cols) {
   if (kind == Quantization::int8) return cols;
-  return kind == Quantization::q8_0 ? kEightBitBlock : kFourBitBlock;
+  return is_of_ggml(kind) ? kGgmlBlock : kFourBitBlock;
+}
+
+float quantize_block(Quantization kind, std::span<const float> values, std::uint8_t* codes) {
+  if (kind == Quantization::int8) return quantize_int8(values, codes);
+  if (kind == Quantization::q8_0) return quantize_q8_0(values, codes);
+  if (kind == Quantization::q4_0) return quantize_q4_0(values, codes);
+  return quantize_four_bits(codes_of(kind), values, codes);
 }
 
 void quantize(Quantization kind, std::int64_t block, std::span<const float> values,
               QuantizedValues& out) {
   out.codes.resize(values.size());
   out.factors.resize((std::ssize(values) + block - 1) / block);
+  constexpr std::int64_t kParallelValues = 1 << 15;
+  std::exception_ptr failure;  // an exception must not leave the parallel region
+#pragma omp parallel for if (std::ssize(values) >= kParallelValues)
   for (std::int64_t i = 0; i < std::ssize(out.factors); ++i) {
     const std::int64_t first = i * block;
     const auto part = values.subspan(first, std::min(block, std::ssize(values) - first));
-    std::uint8_t* const codes = out.codes.data() + first;
-    if (kind == Quantization::int8)
-      out.factors[i] = quantize_int8(part, codes);
-    else if (kind == Quantization::q8_0)
-      out.factors[i] = quantize_q8_0(part, codes);
-    else
-      out.factors[i] = quantize_four_bits(codes_of(kind), std::ssize(part) == block, part, codes);
+    try {
+      out.factors[i] = quantize_block(kind, part, out.codes.data() + first);
+    } catch (const UsageError&) {
+#pragma omp critical
+      failure = std::current_exception();
+    }
   }
+  if (failure) std::rethrow_exception(failure);
 }
 
 float QuantizedValues::value(Quantization kind, std::int64_t i, std::int64_t block) const {

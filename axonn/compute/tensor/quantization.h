@@ -58,6 +58,7 @@ struct FourBitValues {
 AXONN_DEVICE constexpr float dequantized(Quantization kind, unsigned code, float factor) {
   if (kind == Quantization::nf4) return FourBitValues::nf4(code) * factor;
   if (kind == Quantization::fp4) return FourBitValues::fp4(code) * factor;
+  if (kind == Quantization::q4_0) return (static_cast<float>(code) - 8.0f) * factor;
   const auto number = static_cast<float>(static_cast<std::int8_t>(code));
   return kind == Quantization::int8 ? number * factor / 127.0f : number * factor;
 }
@@ -65,7 +66,7 @@ AXONN_DEVICE constexpr float dequantized(Quantization kind, unsigned code, float
 /// The factor of a record. Records begin anywhere, so words are put together from bytes.
 template <Quantization kind>
 AXONN_DEVICE float record_factor(const std::uint8_t* record) {
-  if constexpr (kind == Quantization::q8_0) {
+  if constexpr (is_of_ggml(kind)) {
     return get(f16{static_cast<std::uint16_t>(record[0] | record[1] << 8)});
   } else {
     std::uint32_t bits = 0;
@@ -83,10 +84,16 @@ void with_quantization(Quantization kind, auto f) {
   as.template operator()<Quantization::fp4>();
   as.template operator()<Quantization::int8>();
   as.template operator()<Quantization::q8_0>();
+  as.template operator()<Quantization::q4_0>();
 }
 
 /// The values in a block of a matrix with rows of so many values.
 std::int64_t block_of(Quantization kind, std::int64_t cols);
+
+/// Writes the codes of the values of a block, of four bits where `kind` has such, and returns their
+/// factor as it is stored. Of q4_0 and q8_0 both have the bits that the package gguf writes. Throws
+/// UsageError for a value that is not finite, and for one that a factor in f16 cannot hold.
+float quantize_block(Quantization kind, std::span<const float> values, std::uint8_t* codes);
 
 /// Values as codes, and the factor of each block.
 struct QuantizedValues {
@@ -96,8 +103,7 @@ struct QuantizedValues {
   float value(Quantization kind, std::int64_t i, std::int64_t block) const;
 };
 
-/// Quantizes blocks of so many values; the last one may have fewer. Throws UsageError for a value
-/// that is not finite, and for one that a factor in f16 cannot hold.
+/// Quantizes blocks of so many values; the last one may have fewer. Throws as quantize_block().
 void quantize(Quantization kind, std::int64_t block, std::span<const float> values,
               QuantizedValues& out);
 

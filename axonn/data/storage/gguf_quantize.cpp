@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "axonn/compute/tensor/dtype.h"
+#include "axonn/compute/tensor/quantization.h"
 
 namespace axonn {
 
@@ -31,7 +31,7 @@ void put_half(std::byte*& out, float value) {
 float inverse(float scale) { return scale == 0 ? 0 : 1 / scale; }
 
 /// Writes the lower halves of codes: those of values 0 to 15 first in each byte.
-void put_half_bytes(std::byte*& out, const SmallCodes& codes) {
+void put_half_bytes(std::byte*& out, const auto& codes) {
   for (int i = 0; i < kSmall / 2; ++i)
     put_byte(out, (codes[i] & 15U) | (codes[i + kSmall / 2] & 15U) << 4);
 }
@@ -42,18 +42,16 @@ void put_fifth_bits(std::byte*& out, const SmallCodes& codes) {
   for (int i = 0; i < 4; ++i) put_byte(out, bits >> 8 * i & 255U);
 }
 
-/// The codes of a scale alone, where the value of the largest size has code 0: half = 8 or 16.
-SmallCodes codes_of_scale(SmallBlock x, int half, float& scale) {
+/// The codes of 5 bits of a scale alone, where the value of the largest size has code 0.
+SmallCodes codes_of_scale(SmallBlock x, float& scale) {
   float most = x[0];
   for (const float value : x)
     if (std::abs(value) > std::abs(most)) most = value;
-  scale = most / static_cast<float>(-half);
+  scale = most / -16;
   const float by = inverse(scale);
   SmallCodes codes;
-  for (int i = 0; i < kSmall; ++i) {
-    const auto shifted = static_cast<float>(double{x[i]} * by + (half + 0.5));
-    codes[i] = std::min(static_cast<unsigned>(shifted), 2U * half - 1);
-  }
+  for (int i = 0; i < kSmall; ++i)
+    codes[i] = std::min(static_cast<unsigned>(static_cast<float>(double{x[i]} * by + 16.5)), 31U);
   return codes;
 }
 
@@ -72,15 +70,14 @@ SmallCodes codes_above_least(SmallBlock x, unsigned last, float& scale, float& l
 }
 
 void make_q4_0(SmallBlock x, std::byte* out) {
-  float scale = 0;
-  const SmallCodes codes = codes_of_scale(x, 8, scale);
-  put_half(out, scale);
+  std::array<std::uint8_t, kSmall> codes;
+  put_half(out, quantize_block(Quantization::q4_0, x, codes.data()));
   put_half_bytes(out, codes);
 }
 
 void make_q5_0(SmallBlock x, std::byte* out) {
   float scale = 0;
-  const SmallCodes codes = codes_of_scale(x, 16, scale);
+  const SmallCodes codes = codes_of_scale(x, scale);
   put_half(out, scale);
   put_fifth_bits(out, codes);
   put_half_bytes(out, codes);
@@ -103,14 +100,10 @@ void make_q5_1(SmallBlock x, std::byte* out) {
   put_half_bytes(out, codes);
 }
 
-/// The scale is the largest size / 127; codes are rounded half away from zero.
 void make_q8_0(SmallBlock x, std::byte* out) {
-  float most = 0;
-  for (const float value : x) most = std::max(most, std::abs(value));
-  const float scale = most / 127, by = inverse(scale);
-  put_half(out, scale);
-  for (const float value : x)
-    put_byte(out, static_cast<std::uint8_t>(static_cast<std::int8_t>(std::round(value * by))));
+  std::array<std::uint8_t, kSmall> codes;
+  put_half(out, quantize_block(Quantization::q8_0, x, codes.data()));
+  for (const unsigned code : codes) put_byte(out, code);
 }
 
 /// A power of two as scale, and codes of the doubled values 0 1 2 3 4 6 8 12.

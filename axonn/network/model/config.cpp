@@ -331,8 +331,8 @@ void list_quantize(ModelConfig& model, OptionList& list) {
   list.add(
       "quantize", model.quantize, kQuantizations,
       {.help = "how the frozen matrices of the blocks are kept under adapters (QLoRA): nf4 and "
-               "fp4 of bitsandbytes, 4.5 bits a weight; int8, a factor for each row, and q8_0 "
-               "of GGUF, 8.5 bits; none: in training.dtype",
+               "fp4 of bitsandbytes and q4_0 of GGUF, 4.5 bits a weight; int8, a factor for "
+               "each row, and q8_0 of GGUF, 8.5 bits; none: in training.dtype",
        .also = "load_in_4bit load_in_8bit quantization bnb_4bit_quant_type quant_type"});
   list.add("quantize_embeddings", &model.quantize_embeddings,
            {.help = "keep the table of tokens and the output layer as codes, too, as GGUF does",

@@ -38,7 +38,7 @@ QuantizedForm ParameterGroup::form_on(const FlatSizes& sizes) const {
   const std::string_view kind = kQuantizations[static_cast<int>(form.kind)];
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [name, layout, mean, std, decays, hidden] = parameters_[i]->spec();
-    if (form.kind == Quantization::q8_0 && layout.cols % form.unit != 0)
+    if (is_of_ggml(form.kind) && layout.cols % form.unit != 0)
       refuse("[model] quantize = ", kind, ": the ", layout.cols, " columns of ", name,
              " are no multiple of ", form.unit, "; take nf4 or int8");
     const std::int64_t unit = unit_of(*parameters_[i], sizes.offsets[i]);

@@ -13,7 +13,7 @@ using reference::Matrix;
 namespace {
 
 constexpr std::array kKinds{Quantization::nf4, Quantization::fp4, Quantization::int8,
-                            Quantization::q8_0};
+                            Quantization::q8_0, Quantization::q4_0};
 constexpr std::int64_t kValues = 5 * QuantizedForm::kMostUnit;
 
 /// Random values as records, and what these stand for.

@@ -16,7 +16,7 @@ using reference::Matrix;
 namespace {
 
 constexpr std::array kKinds{Quantization::nf4, Quantization::fp4, Quantization::int8,
-                            Quantization::q8_0};
+                            Quantization::q8_0, Quantization::q4_0};
 
 /// A matrix (N, K) as records, each with a factor of its own, and its values in a type.
 struct CodedMatrix {

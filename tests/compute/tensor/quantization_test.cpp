@@ -116,6 +116,15 @@ TEST(Quantization, Q8HasTheBytesOfGgml) {
   EXPECT_EQ(record_of(Quantization::q8_0, out).substr(0, 4), "ce0e");
 }
 
+TEST(Quantization, Q4HasTheCodesOfGguf) {  // recorded from the package gguf 0.19
+  const std::vector<float> values = example();
+  const QuantizedValues out = quantized(Quantization::q4_0, 32, std::span(values).first(32));
+  EXPECT_THAT(out.codes, testing::ElementsAre(1, 5, 9, 13, 1, 6, 10, 14, 2, 6, 11, 15, 3, 7, 11, 15,
+                                              4, 8, 12, 0, 4, 9, 13, 1, 5, 9, 14, 1, 6, 10, 14, 2));
+  EXPECT_EQ(record_of(Quantization::q4_0, out).substr(0, 8), "c01e159d");
+  EXPECT_EQ(out.value(Quantization::q4_0, 5, 32), -0.01318359375f);
+}
+
 TEST(Quantization, Int8RoundsTiesToEvenAndHasAFactorForEachRow) {
   const std::vector<float> rows{127, 0.5f, 1.5f, -2.5f, 12.7f, 1.0f, -3.0f, 0.0f};
   const QuantizedValues out = quantized(Quantization::int8, 4, rows);
@@ -135,8 +144,8 @@ TEST(Quantization, RoundsAsTheStandardLibraryDoesBesideEveryTie) {
 
 TEST(Quantization, ABlockOfZerosStaysZero) {
   const std::vector<float> zeros(64);
-  for (const Quantization kind :
-       {Quantization::nf4, Quantization::fp4, Quantization::int8, Quantization::q8_0}) {
+  for (const Quantization kind : {Quantization::nf4, Quantization::fp4, Quantization::int8,
+                                  Quantization::q8_0, Quantization::q4_0}) {
     const QuantizedValues out = quantized(kind, 32, zeros);
     EXPECT_THAT(out.factors, testing::Each(0));
     EXPECT_EQ(out.value(kind, 5, 32), 0);
@@ -169,8 +178,8 @@ TEST(Quantization, TheLastBlockMayBeShort) {
 }
 
 TEST(Quantization, RefusesValuesWithoutACode) {
-  for (const Quantization kind :
-       {Quantization::nf4, Quantization::fp4, Quantization::int8, Quantization::q8_0})
+  for (const Quantization kind : {Quantization::nf4, Quantization::fp4, Quantization::int8,
+                                  Quantization::q8_0, Quantization::q4_0})
     for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
       std::vector<float> values(32, 1.0f);
       values[30] = bad;

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::uint64_t kInitialSeed = 5;
 constexpr std::array kKinds{Quantization::nf4, Quantization::fp4, Quantization::int8,
-                            Quantization::q8_0};
+                            Quantization::q8_0, Quantization::q4_0};
 
 /// Matrices that are cut both ways, in heads, joined, and padded. Of 96 columns blocks of 64 are
 /// parts of two rows.

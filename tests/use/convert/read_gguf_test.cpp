@@ -206,16 +206,20 @@ TEST(ReadGguf, RefusesKeysThatSayOtherwiseThanTheModelThatIsRead) {
 TEST(ReadGguf, GivesTheValuesOfBlocks) {
   const TemporaryPath path;
   save_checkpoint(path / "run", small_llama(), {});
-  const std::string gguf = made(path / "run", path / "m.gguf", ModelForm::gguf, GgufType::q8_0),
-                    want = made(path / "run", path / "hf", ModelForm::hugging_face),
-                    got = made(gguf, path / "back", ModelForm::hugging_face);
-  for (const std::string name : {"model.layers.1.self_attn.k_proj.weight", "lm_head.weight"}) {
-    const std::vector<float> exact = floats_of(want, name), values = floats_of(got, name);
-    QuantizedValues codes;
-    quantize(Quantization::q8_0, 32, exact, codes);
-    ASSERT_EQ(values.size(), exact.size());
-    for (std::size_t i = 0; i < values.size(); ++i)
-      ASSERT_EQ(values[i], codes.value(Quantization::q8_0, static_cast<std::int64_t>(i), 32)) << i;
+  const std::string want = made(path / "run", path / "hf", ModelForm::hugging_face);
+  for (const auto& [type, kind] : {std::pair{GgufType::q8_0, Quantization::q8_0},
+                                   std::pair{GgufType::q4_0, Quantization::q4_0}}) {
+    const std::string part(name_of(type)),
+        gguf = made(path / "run", path / (part + ".gguf"), ModelForm::gguf, type),
+        got = made(gguf, path / part, ModelForm::hugging_face);
+    for (const std::string name : {"model.layers.1.self_attn.k_proj.weight", "lm_head.weight"}) {
+      const std::vector<float> exact = floats_of(want, name), values = floats_of(got, name);
+      QuantizedValues codes;
+      quantize(kind, 32, exact, codes);
+      ASSERT_EQ(values.size(), exact.size());
+      for (std::size_t i = 0; i < values.size(); ++i)
+        ASSERT_EQ(values[i], codes.value(kind, static_cast<std::int64_t>(i), 32)) << name << i;
+    }
   }
 }
 

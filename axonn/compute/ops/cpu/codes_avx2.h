@@ -20,15 +20,6 @@ namespace detail {
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
 }
 
-[[gnu::always_inline]] inline void pairs_from_bytes(const std::uint8_t* codes,
-                                                    Registers::Register& even,
-                                                    Registers::Register& odd) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
-  const __m256i pairs = _mm256_cvtepi16_epi32(bytes);
-  even = _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(pairs, 24), 24));
-  odd = _mm256_cvtepi32_ps(_mm256_srai_epi32(pairs, 8));
-}
-
 [[gnu::always_inline]] inline Registers::Register from_half_bytes(
     const std::uint8_t* codes, const std::array<float, 16>& values) {
   std::int32_t word;

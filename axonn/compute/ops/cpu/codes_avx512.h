@@ -24,16 +24,6 @@ inline __m512 from_words(__m512i words) { return _mm512_maskz_cvtepi32_ps(kAll16
   return from_words(_mm512_maskz_cvtepi8_epi32(kAll16, bytes));
 }
 
-[[gnu::always_inline]] inline void pairs_from_bytes(const std::uint8_t* codes,
-                                                    Registers::Register& even,
-                                                    Registers::Register& odd) {
-  using Words = std::int32_t __attribute__((vector_size(64), may_alias));
-  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
-  const auto pairs = reinterpret_cast<Words>(_mm512_maskz_cvtepi16_epi32(kAll16, bytes));
-  even = from_words(reinterpret_cast<__m512i>(pairs << 24 >> 24));
-  odd = from_words(reinterpret_cast<__m512i>(pairs >> 8));
-}
-
 [[gnu::always_inline]] inline Registers::Register from_half_bytes(
     const std::uint8_t* codes, const std::array<float, 16>& values) {
   using Pairs = std::uint64_t __attribute__((vector_size(64), may_alias));  // two words a byte

@@ -20,16 +20,6 @@ namespace detail {
   return x;
 }
 
-/// Every other one of 2 · Registers::kEach signed bytes as floats, and those between.
-[[gnu::always_inline]] inline void pairs_from_bytes(const std::uint8_t* codes,
-                                                    Registers::Register& even,
-                                                    Registers::Register& odd) {
-  for (int i = 0; i < Registers::kEach; ++i) {
-    even[i] = static_cast<std::int8_t>(codes[2 * i]);
-    odd[i] = static_cast<std::int8_t>(codes[2 * i + 1]);
-  }
-}
-
 /// values[code] of Registers::kEach codes of 4 bits, the first of two in the higher ones.
 [[gnu::always_inline]] inline Registers::Register from_half_bytes(
     const std::uint8_t* codes, const std::array<float, 16>& values) {

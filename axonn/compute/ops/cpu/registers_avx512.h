@@ -39,6 +39,11 @@ inline __m512i narrow(__m512 low, __m512 high) {
   return reinterpret_cast<const __m512i&>(halves);
 }
 
+/// A register of bf16 in the order of memory, rounded from two of floats.
+inline Registers::Register narrow_two(Registers::Register low, Registers::Register high) {
+  return _mm512_castsi512_ps(narrow(low, high));
+}
+
 /// The permutation that brings 64-bit pieces of zipped halves to the order of memory.
 inline __m512i unzipped() { return _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7); }
 

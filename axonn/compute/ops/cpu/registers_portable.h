@@ -43,6 +43,13 @@ inline HalfWords narrow(Floats::Register x) {
     return narrow_bf16(x);
 }
 
+inline Floats::Register narrow_two(Floats::Register low, Floats::Register high) {
+  struct Halves {
+    HalfWords each[2];
+  };
+  return std::bit_cast<Floats::Register>(Halves{{narrow_bf16(low), narrow_bf16(high)}});
+}
+
 /// Calls f(i, begin, count) for each register of a strip of n elements from its first element on:
 /// how many of its elements there are, as a constant if all.
 template <typename N>

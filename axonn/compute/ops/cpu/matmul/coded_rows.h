@@ -20,28 +20,6 @@ constexpr std::array<float, 16> kHalfByteValues = [] {
   return values;
 }();
 
-namespace detail {
-
-/// Finite floats rounded as by put() to bf16, each in the upper half of its word.
-[[gnu::always_inline]] inline Registers::Words rounded_words(const Registers::Register& x) {
-  const auto bits = reinterpret_cast<Registers::Words>(x);
-  return (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000u;
-}
-
-/// Stores finite floats, rounded as by put().
-[[gnu::always_inline]] inline void store_register(float* to, const Registers::Register& x) {
-  *reinterpret_cast<Registers::Unaligned*>(to) = x;
-}
-[[gnu::always_inline]] inline void store_register(bf16* to, const Registers::Register& x) {
-  *reinterpret_cast<Registers::HalfWords*>(to) =
-      __builtin_convertvector(rounded_words(x) >> 16, Registers::HalfWords);
-}
-[[gnu::always_inline]] inline void store_register(f16* to, const Registers::Register& x) {
-  for (int i = 0; i < Registers::kEach; ++i) put(to[i], x[i]);
-}
-
-}  // namespace detail
-
 /// A row of records of q8_0 with units of 32 values, of which a register holds as many T, f32 or
 /// bf16, as it does of a row in memory.
 template <typename T>
@@ -55,14 +33,11 @@ struct Q8Row {
     const std::uint8_t* const record = records + first / kUnit * kBytes + offset / kUnit * kBytes;
     const float factor = detail::from_f16(record);
     const std::uint8_t* const codes = record + 2 + offset % kUnit;
-    if constexpr (std::is_same_v<T, float>) {
-      return detail::from_bytes(codes) * factor;
-    } else {
-      Registers::Register even, odd;
-      detail::pairs_from_bytes(codes, even, odd);
-      return reinterpret_cast<Registers::Register>(detail::rounded_words(even * factor) >> 16 |
-                                                   detail::rounded_words(odd * factor));
-    }
+    const Registers::Register low = detail::from_bytes(codes) * factor;
+    if constexpr (std::is_same_v<T, float>)
+      return low;
+    else
+      return detail::narrow_two(low, detail::from_bytes(codes + Registers::kEach) * factor);
   }
   [[gnu::always_inline]] void prefetch(std::int64_t first, int offset) const {
     if (offset % (2 * kUnit) == 0)
@@ -84,33 +59,56 @@ struct PlainRow {
   }
 };
 
+/// A register of values from codes of a record, of which the first is code `at`.
+template <Quantization kind>
+[[gnu::always_inline]] inline Registers::Register register_of(const QuantizedForm& form,
+                                                              const std::uint8_t* record, int at) {
+  const std::uint8_t* const codes = record + form.factor_bytes();
+  const float factor = is_of_ggml(kind) ? detail::from_f16(record) : record_factor<kind>(record);
+  if constexpr (QuantizedForm{kind}.half_bytes())
+    return detail::from_half_bytes(codes + at / 2, kHalfByteValues<kind>) * factor;
+  const Registers::Register x = detail::from_bytes(codes + at) * factor;
+  return kind == Quantization::int8 ? x / 127.0f : x;
+}
+
+/// Writes `count` values from records of `unit` values, a constant or not: at least a register's.
+template <Quantization kind, typename T>
+void dequantize_strips(auto unit, const std::uint8_t* __restrict records, std::int64_t count,
+                       T* __restrict out) {
+  constexpr int kStrip = Floats::kCount, kEach = Floats::kEach;
+  const QuantizedForm form{kind, unit};
+  const std::int64_t bytes = form.record_bytes();
+  const auto strip = [&](auto n) __attribute__((always_inline)) {
+    Floats x;
+    Floats::for_each([&](int i) __attribute__((always_inline)) {
+      const int at = i * kEach;
+      if (at < n) x.r[i] = register_of<kind>(form, records + at / unit * bytes, at % unit);
+    });
+    store<Order::memory>(out, x, n);
+  };
+  for (; count >= kStrip; count -= kStrip, records += form.bytes(kStrip), out += kStrip)
+    strip(Whole{});
+  if (count > 0) strip(static_cast<int>(count));
+}
+
 /// Writes the values of so many records. Units below a register's floats, those of grids that cut
 /// blocks, take longer.
 template <Quantization kind, typename T>
 void dequantize(std::int64_t unit, const std::uint8_t* __restrict records, std::int64_t count,
                 T* __restrict out) {
-  constexpr int kEach = Registers::kEach;
+  constexpr int kWhole = static_cast<int>(QuantizedForm::most_unit(kind));
+  if (unit == kWhole)
+    return dequantize_strips<kind>(std::integral_constant<int, kWhole>{}, records, count * unit,
+                                   out);
+  if (unit >= Registers::kEach)
+    return dequantize_strips<kind>(static_cast<int>(unit), records, count * unit, out);
   const QuantizedForm form{kind, unit};
   for (; count > 0; --count, records += form.record_bytes(), out += unit) {
-    const float factor =
-        kind == Quantization::q8_0 ? detail::from_f16(records) : record_factor<kind>(records);
     const std::uint8_t* const codes = records + form.factor_bytes();
-    if (unit % kEach == 0) {
-      for (std::int64_t at = 0; at < unit; at += kEach) {
-        Registers::Register x;
-        if constexpr (kind == Quantization::nf4 || kind == Quantization::fp4)
-          x = detail::from_half_bytes(codes + at / 2, kHalfByteValues<kind>) * factor;
-        else
-          x = detail::from_bytes(codes + at) * factor;
-        if (kind == Quantization::int8) x /= 127.0f;
-        detail::store_register(out + at, x);
-      }
-      continue;
-    }
     for (std::int64_t i = 0; i < unit; ++i) {
       const unsigned code =
           form.half_bytes() ? (codes[i / 2] >> (i % 2 == 0 ? 4 : 0)) & 15 : codes[i];
-      put(out[i], dequantized(kind, code, factor));
+      put(out[i], dequantized(kind, code, record_factor<kind>(records)));
     }
   }
 }

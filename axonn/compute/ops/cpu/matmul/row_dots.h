@@ -54,6 +54,32 @@ inline float sum_of_lanes(const Lanes& lanes) {
   return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
+/// out[r][c] = sum_of_lanes(sums[r][c]), of registers that hold all lanes: the same additions,
+/// those of four to sixteen sums at a time.
+[[gnu::always_inline]] inline void sums_of_lanes(float (&out)[4][4], const Lanes (&sums)[4][4]) {
+  using Sixteen = float __attribute__((vector_size(64), may_alias));
+  using Index = std::int32_t __attribute__((vector_size(64)));
+  const auto of = [&](int r, int c) { return reinterpret_cast<const Sixteen&>(sums[r][c]); };
+  // The halves, then the quarters, then ... of two are added to each other.
+  const auto joined =
+      [](Sixteen x, Sixteen y, Index first, Index second) __attribute__((always_inline)) {
+    return __builtin_shuffle(x, y, first) + __builtin_shuffle(x, y, second);
+  };
+  constexpr Index kHalves{0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23},
+      kQuarters{0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27},
+      kPairs{0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29},
+      kSingles{0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30};
+  Sixteen column[4];
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c)
+    column[c] = joined(joined(of(0, c), of(1, c), kHalves, kHalves + 8),
+                       joined(of(2, c), of(3, c), kHalves, kHalves + 8), kQuarters, kQuarters + 4);
+  const Sixteen all =
+      joined(joined(column[0], column[1], kPairs, kPairs + 2),
+             joined(column[2], column[3], kPairs, kPairs + 2), kSingles, kSingles + 1);
+  std::memcpy(out, &all, sizeof out);
+}
+
 /// The rows of two operands, K elements each.
 template <typename T>
 struct RowPairs {
@@ -122,6 +148,7 @@ void dot_tile(Dots& out, RowPairs<T> at) {
     at.b += kFull;
   }
   if (at.K > 0) add_last_products(sums, at, static_cast<int>(at.K));
+  if constexpr (Lanes::kRegisters == 1 && Rows == 4 && Cols == 4) return sums_of_lanes(out, sums);
 #pragma GCC unroll 4
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
