@@ -96,7 +96,10 @@ std::string rate_line(const GenerationStats& stats) {
                   " tokens/s");
   };
   return concat("read ", rate(stats.prompt_tokens, stats.prompt_seconds), "; then ",
-                rate(stats.tokens, stats.seconds));
+                rate(stats.tokens, stats.seconds),
+                stats.drafted > 0 ? concat(", of ", format_count(stats.drafted), " drafted tokens ",
+                                           format_count(stats.kept), " kept")
+                                  : "");
 }
 
 nlohmann::ordered_json text_json(const Generation& result, bool scored) {
@@ -117,6 +120,8 @@ std::string to_json(const std::vector<std::string>& prompts, const std::vector<G
     all["generations"].push_back(std::move(one));
   }
   all["tokens"] = stats.tokens;
+  all["drafted_tokens"] = stats.drafted;
+  all["kept_drafted_tokens"] = stats.kept;
   all["seconds"] = stats.seconds;
   all["prompt_tokens"] = stats.prompt_tokens;
   all["prompt_seconds"] = stats.prompt_seconds;
@@ -339,6 +344,11 @@ void add_generate_flags(CLI::App& app, Request& request) {
       ->check(count_from(0));
   app.add_flag("--stop-when-full", request.stop_when_full,
                "end when the context is full, instead of continuing from its last half");
+  app.add_option("--drafts", request.generator.drafts,
+                 "most tokens that a pass guesses from what followed the same tokens earlier in "
+                 "the text; faster where texts repeat")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 15));
   app.add_flag("--gather-weights", request.gather_weights,
                "gather weights over z for every token instead of once: slow, but needs only 1/z of "
                "their memory");

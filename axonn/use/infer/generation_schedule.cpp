@@ -73,7 +73,9 @@ CacheSlots::Slot GenerationSchedule::left_in(const GeneratedSequence& sequence,
   const auto begin = tokens->begin() + static_cast<std::ptrdiff_t>(sequence.begin);
   // The keys of a part of a long sequence are not those of a short one.
   const bool usable = !slots_.differ(sequence.cached, sequence.in_context());
-  const auto held = static_cast<std::ptrdiff_t>(usable && !tokens->empty() ? sequence.cached : 0);
+  // A text may end within a draft of which more is cached.
+  const std::size_t cached = std::min(sequence.cached, sequence.in_context());
+  const auto held = static_cast<std::ptrdiff_t>(usable && !tokens->empty() ? cached : 0);
   return {.tokens = {begin, begin + held}, .adapter = sequence.options.adapter};
 }
 
@@ -143,6 +145,16 @@ void GenerationSchedule::add_parts(std::vector<PassPart>& parts, const PassPart&
     parts.push_back({first.sequence, sequence.beams[beam].slot, first.count, beam});
 }
 
+/// Adds drafts to a pass of the tokens that were drawn last.
+void GenerationSchedule::add_drafts(GenerationPass& work) const {
+  for (auto& parts : work.of_coordinate)
+    for (PassPart& part : parts) {
+      if (part.count > 1 || !part.last()) continue;
+      part.draft = draft_of(*part.sequence, drafts_, std::ssize(parts));
+      work.drafted = std::max(work.drafted, std::ssize(part.draft));
+    }
+}
+
 GenerationPass GenerationSchedule::next() {
   admit();
   const auto any = [&](const auto& wanted) {
@@ -182,6 +194,7 @@ GenerationPass GenerationSchedule::next() {
     std::ranges::stable_sort(parts, {},
                              [](const PassPart& part) { return part.sequence->options.adapter; });
   }
+  if (drafts_.most > 0 && !fresh && !work.embeds) add_drafts(work);
   return work;
 }
 

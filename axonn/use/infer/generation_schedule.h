@@ -13,6 +13,7 @@
 #include "axonn/data/text/tokenizer.h"
 #include "axonn/network/nn/attention/attention.h"
 #include "axonn/use/infer/beam_search.h"
+#include "axonn/use/infer/drafts.h"
 #include "axonn/use/infer/generator.h"
 
 namespace axonn {
@@ -42,9 +43,10 @@ struct GeneratedSequence {
   std::vector<std::int32_t> tokens = {};
   std::size_t prompt_size = 0;
   std::optional<StreamDecoder> text = {};
-  std::size_t begin = 0;   ///< first token that is still in the context
-  std::size_t cached = 0;  ///< tokens from there on whose keys and values are cached
-  Generation result = {};  ///< so far
+  std::size_t begin = 0;          ///< first token that is still in the context
+  std::size_t cached = 0;         ///< tokens from there on whose keys and values are cached
+  std::int64_t draft_length = 1;  ///< most tokens of its next draft
+  Generation result = {};         ///< so far
   std::shared_ptr<Constraint> constraint = {};  ///< of options.form, shared; null: none
   Constraint::State state = {};                 ///< in the form
   std::optional<BeamSearch> search = {};        ///< of options.beams; empty: one beam
@@ -87,6 +89,7 @@ struct PassPart {
   std::int32_t slot;
   std::int64_t count;
   std::size_t beam = 0;
+  std::vector<std::int32_t> draft = {};  ///< tokens that may follow the last one, computed after it
 
   const std::vector<std::int32_t>& tokens() const {
     return sequence->branched() ? sequence->beams[beam].tokens : sequence->tokens;
@@ -101,7 +104,8 @@ struct PassPart {
   /// The number of rows, the last of the part, whose logits are needed.
   std::int64_t rows_with_logits() const {
     if (sequence->embeds()) return 0;
-    return sequence->scores_prompt() ? count : std::int64_t{last()};
+    if (sequence->scores_prompt()) return count;
+    return last() ? 1 + std::ssize(draft) : 0;
   }
   /// The tokens whose log-probabilities the pass computes: of the prompt, then the drawn one.
   std::int64_t scored() const {
@@ -115,6 +119,7 @@ struct GenerationPass {
   KeyValueCache::Reads reads = KeyValueCache::Reads::own_rows;
   bool embeds = false;  ///< the parts are whole prompts of embeddings, and no others
   std::vector<std::vector<PassPart>> of_coordinate;
+  std::int64_t drafted = 0;  ///< tokens of the longest draft
 };
 
 /// Decides which sequences are computed in which pass, and in which slot of which coordinate. Plain
@@ -122,7 +127,8 @@ struct GenerationPass {
 class GenerationSchedule {
  public:
   /// `slots` must outlive it, and has at least one slot when next() is called.
-  explicit GenerationSchedule(CacheSlots& slots) : slots_(slots) {}
+  explicit GenerationSchedule(CacheSlots& slots, const DraftLimits& drafts = {})
+      : slots_(slots), drafts_(drafts) {}
 
   /// Takes a sequence, which waits for a free slot. Its number must be new.
   void add(GeneratedSequence sequence);
@@ -144,11 +150,13 @@ class GenerationSchedule {
   bool has_room(std::int64_t coordinate, std::int64_t slots) const;
   /// Adds a sequence's parts to those of its coordinate.
   static void add_parts(std::vector<PassPart>& parts, const PassPart& first);
+  void add_drafts(GenerationPass& work) const;
   CacheSlots::Slot left_in(const GeneratedSequence& sequence, std::size_t i) const;
   std::size_t best_slot(const GeneratedSequence& sequence) const;
   std::size_t held_for(const GeneratedSequence& sequence, std::size_t i) const;
 
   CacheSlots& slots_;
+  DraftLimits drafts_;
   std::map<std::size_t, GeneratedSequence> sequences_;  // by number
   std::deque<std::size_t> waiting_;
   std::vector<GeneratedSequence*> in_slot_;  // by coordinate, then slot; null: free

@@ -55,21 +55,6 @@ std::size_t words_of(const std::vector<PassPart>& parts) {
   return sum;
 }
 
-/// The result of a sequence that ends.
-Generation finished(GeneratedSequence& sequence, FinishReason reason,
-                    const Generator::OnText& on_text) {
-  Generation result = std::move(sequence.result);
-  if (sequence.text) {
-    const std::string rest = sequence.text->finish();
-    result.text += rest;
-    if (on_text && !rest.empty()) on_text(sequence.number, rest, result);
-    if (reason == FinishReason::stop_string) result.stop = sequence.text->stop();
-  }
-  result.reason = reason;
-  result.slid = sequence.begin > 0;
-  return result;
-}
-
 }  // namespace
 
 std::string_view name_of(FinishReason reason) {
@@ -80,21 +65,27 @@ std::string_view name_of(FinishReason reason) {
 
 /// What follows a row of a pass.
 struct Generator::AfterRow {
-  std::optional<std::int32_t> token = {};  ///< none: the prompt has it
-  std::vector<std::int32_t> score = {};    ///< words; empty: it was not asked for
+  std::vector<std::int32_t> tokens = {};  ///< drawn; none: the prompt has the next one
+  std::vector<std::int32_t> score = {};   ///< words; empty: it was not asked for
 };
 
-/// A row with logits.
+/// A row with logits, or all rows of a part with a draft.
 struct Generator::RowResult {
   const PassPart* part;
   std::int64_t ahead;  ///< rows of the part from this one on
+  std::size_t first;   ///< of the pass's rows with logits
   AfterRow after = {};
 };
 
 /// The results of a pass, by coordinate.
 struct Generator::Drawn {
-  std::vector<std::int32_t> tokens;  ///< of each coordinate's slots; -1 where none was drawn
+  std::vector<std::int32_t> tokens;  ///< of each coordinate's slots, `each`; -1: none was drawn
   std::vector<std::int32_t> scores;  ///< of each coordinate, equally many words
+  std::ptrdiff_t each = 1;           ///< most tokens of a slot
+
+  std::span<const std::int32_t> of(std::int64_t slot) const {
+    return std::span(tokens).subspan(slot * each, each);
+  }
 };
 
 /// A forward pass that has begun.
@@ -107,6 +98,7 @@ struct Generator::Rows {
   std::vector<std::int32_t> ids, positions, slots, starts, lengths;
   std::vector<std::int64_t> needed;  // rows whose logits are needed
   std::int64_t real = 0;             // rows of sequences, of which padding follows
+  bool drafts = false;               // whether there are any
   AdapterRows adapters;
   std::int64_t trained_positions = 0;  // as Options::trained_positions
 
@@ -120,9 +112,10 @@ struct Generator::Rows {
         runs.push_back({.choice = adapter, .first = start});
       runs.back().count += part.count;
     }
-    for (std::int64_t i = 0; i < part.count; ++i) {
+    for (std::int64_t i = 0; i < part.count + std::ssize(part.draft); ++i) {
       const std::size_t position = part.sequence->cached + i;
-      ids.push_back(part.tokens()[part.sequence->begin + position]);
+      ids.push_back(i < part.count ? part.tokens()[part.sequence->begin + position]
+                                   : part.draft[i - part.count]);
       positions.push_back(static_cast<std::int32_t>(position));
       slots.push_back(part.slot);
       starts.push_back(start);
@@ -133,6 +126,7 @@ struct Generator::Rows {
     for (std::int64_t i = part.rows_with_logits(); i > 0; --i)
       needed.push_back(std::ssize(ids) - i);
     real = std::ssize(ids);
+    drafts = drafts || !part.draft.empty();
   }
   void fill_up() { pad(filled_up(std::ssize(ids))); }
   /// Pads with rows of no sequence, each of which sees only itself.
@@ -166,7 +160,10 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
   slots_.short_sequences = options.trained_positions > 0 ? 0 : model.short_sequences();
   slots_.caches = loaded.model().caches();
   slots_.recurrent = !model.delta_layers.empty();
-  schedule_ = std::make_unique<GenerationSchedule>(slots_);
+  const bool drafts =
+      slots_.caches && !slots_.recurrent && options.trained_positions == 0 && options.drafts > 0;
+  schedule_ = std::make_unique<GenerationSchedule>(
+      slots_, DraftLimits{drafts ? options.drafts : 0, context_, slots_.short_sequences});
   if (options.tokenizer)
     constraints_ = std::make_unique<ConstraintCache>(*options.tokenizer, vocab_);
 }
@@ -304,7 +301,7 @@ Tensor Generator::logits(const Rows& rows, const Pass& pass, KeyValueCache::Read
     return model_.model().next_logits(pass.ctx, tokens, from);
   };
   const auto wanted = std::ssize(rows.needed);
-  const bool decodes = reads == KeyValueCache::Reads::kept && wanted > 0 &&
+  const bool decodes = reads == KeyValueCache::Reads::kept && wanted > 0 && !rows.drafts &&
                        rows.needed.back() == wanted - 1 && rows.real == wanted;
   return graphs_ && decodes ? graphs_->run(pass.ctx, *cache_, pass.tokens, wanted, compute)
                             : compute(pass.tokens);
@@ -314,7 +311,8 @@ Tensor Generator::logits(const Rows& rows, const Pass& pass, KeyValueCache::Read
 void Generator::score_as_trained(const Pass& pass, const Tensor& logits,
                                  std::vector<RowResult>& rows) const {
   std::vector<std::int32_t> targets;
-  for (const RowResult& row : rows) targets.push_back(row.after.token.value_or(-1));
+  for (const RowResult& row : rows)
+    targets.push_back(row.after.tokens.empty() ? -1 : row.after.tokens[0]);
   const Tensor losses =
       losses_of_logits(pass.ctx, logits, pass.ctx.on_device(targets), model_.model().vocab());
   const std::vector<float> values = host_values(model_.context(), losses);
@@ -374,11 +372,8 @@ Generator::AfterRow Generator::after_row(const PassPart& part, std::int64_t ahea
   }
   std::vector<float> raw;  // without the penalty
   if (options.likeliest >= 0) raw.assign(known.begin(), known.end());
-  const auto room = options.slides ? std::numeric_limits<std::int64_t>::max()
-                                   : context_ + 1 - std::ssize(sequence.tokens);
-  const std::int64_t left = options.max_tokens - static_cast<std::int64_t>(sequence.produced());
-  after.token = choose_token(logits.first(vocab_), sequence, std::min(left, room));
-  if (!raw.empty()) score(raw, std::max(*after.token, 0));
+  after.tokens = {draw(sequence, logits)};
+  if (!raw.empty()) score(raw, std::max(after.tokens[0], 0));
   return after;
 }
 
@@ -403,26 +398,36 @@ void Generator::compute(const GenerationPass& work, Drawn& drawn) {
       model_.grid().along(Axis::x), host_values(model_.context(), mine), mine.rows(), "logits");
   const std::size_t each = all.size() / std::max<std::size_t>(rows.needed.size(), 1);
   std::vector<RowResult> with_logits;
-  for (const PassPart& part : parts)
-    for (std::int64_t i = part.rows_with_logits(); i > 0; --i)
-      with_logits.push_back({.part = &part, .ahead = i});
+  std::size_t first = 0;
+  for (const PassPart& part : parts) {
+    const auto at_once = std::ssize(part.draft) + 1;
+    for (std::int64_t i = part.rows_with_logits(); i > 0; i -= at_once, first += at_once)
+      with_logits.push_back({.part = &part, .ahead = i, .first = first});
+  }
   // Rows may share a form, which keeps what it computed and is for one thread.
   const bool forms = std::ranges::any_of(
       parts, [](const PassPart& part) { return part.sequence->constraint != nullptr; });
   parallel_for(with_logits.size(), forms ? 1 : host_threads(all.size()), [&](std::size_t i) {
     RowResult& row = with_logits[i];
-    row.after = after_row(*row.part, row.ahead, std::span(all).subspan(each * i, each));
+    const std::size_t count = row.part->draft.size() + 1;
+    const auto of_row = std::span(all).subspan(each * row.first, each * count);
+    if (count == 1)
+      row.after = after_row(*row.part, row.ahead, of_row);
+    else
+      row.after.tokens = draw_along_draft(*row.part, of_row);
   });
   if (options_.trained_positions > 0 && !with_logits.empty())
     score_as_trained(pass, mine, with_logits);
   for (const RowResult& row : with_logits) {
-    if (row.after.token) drawn.tokens[row.part->slot] = *row.after.token;
+    std::ranges::copy(row.after.tokens, drawn.tokens.begin() + row.part->slot * drawn.each);
     std::ranges::copy(row.after.score, std::back_inserter(drawn.scores));
   }
 }
 
 Generator::Drawn Generator::pass(const GenerationPass& work) {
-  Drawn drawn{.tokens = std::vector<std::int32_t>(slots_.slots, -1), .scores = {}};
+  const std::ptrdiff_t each = work.drafted + 1;
+  Drawn drawn{
+      .tokens = std::vector<std::int32_t>(slots_.slots * each, -1), .scores = {}, .each = each};
   // A rank without rows must still take part when weights are gathered over z, and when it has
   // experts for other ranks' rows.
   const Grid& grid = model_.grid();
@@ -437,41 +442,6 @@ Generator::Drawn Generator::pass(const GenerationPass& work) {
   drawn.scores.resize(words);
   if (words > 0) drawn.scores = gather_places(model_.grid(), std::move(drawn.scores));
   return drawn;
-}
-
-/// Appends a token to the sequence. Returns the reason if the sequence ends with it.
-std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::int32_t token,
-                                              const OnText& on_text) const {
-  const GenerationOptions& options = sequence.options;
-  if (token == kNotFinite) return FinishReason::not_finite;
-  if (token == kNoToken) return FinishReason::no_token;
-  if (options.max_tokens == 0) return FinishReason::max_tokens;
-  if (std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end()) {
-    if (options.keeps_stop_token) sequence.result.tokens.push_back(token);
-    return FinishReason::stop_token;
-  }
-  sequence.tokens.push_back(token);
-  sequence.result.tokens.push_back(token);
-  if (sequence.text) {
-    const std::string text = sequence.text->push(token);
-    sequence.result.text += text;
-    if (on_text) on_text(sequence.number, text, sequence.result);
-    if (sequence.text->stopped()) return FinishReason::stop_string;
-  }
-  if (sequence.constraint) {
-    sequence.state = sequence.constraint->after(sequence.state, token);
-    if (sequence.state.ended()) return FinishReason::stop_token;
-  }
-  if (static_cast<std::int64_t>(sequence.produced()) >= options.max_tokens)
-    return FinishReason::max_tokens;
-  if (static_cast<std::int64_t>(sequence.in_context()) <= context_) {
-    if (slots_.differ(sequence.cached, sequence.in_context())) sequence.cached = 0;
-    return {};
-  }
-  if (!options.slides) return FinishReason::context;
-  sequence.begin = sequence.tokens.size() - (context_ + 1) / 2;
-  sequence.cached = 0;
-  return {};
 }
 
 /// Ends the sequences of a pass of embeddings.
@@ -491,30 +461,6 @@ void Generator::step_embeddings(const GenerationPass& work, const Drawn& drawn,
   }
 }
 
-void Generator::end(std::size_t number, Generation result, const Callbacks& to) {
-  schedule_->remove(number);
-  if (to.on_end) to.on_end(number, std::move(result));
-}
-
-/// Takes the scores of a pass, of the prompt and then of the token, which is -1 if none was drawn,
-/// and continues the text with it.
-void Generator::step_text(GeneratedSequence& sequence, std::int32_t token,
-                          std::vector<TokenScore> scores, const Callbacks& to) {
-  Generation& so_far = sequence.result;
-  if (token != -1 && sequence.options.likeliest >= 0) {
-    if (token >= 0) so_far.scores.push_back(std::move(scores.back()));
-    scores.pop_back();
-  }
-  std::ranges::move(scores, std::back_inserter(so_far.prompt_scores));
-  if (token == -1) return;
-  const auto reason = accept(sequence, token, to.on_text);
-  if (!reason) return;
-  const std::size_t number = sequence.number;
-  Generation result = finished(sequence, *reason, to.on_text);
-  result.scores.resize(std::min(result.scores.size(), result.tokens.size()));
-  end(number, std::move(result), to);
-}
-
 void Generator::step(const OnText& on_text, const OnEnd& on_end) {
   AXONN_CHECK(slots_.slots > 0 && !idle(),
               "Generator::step: there is no prompt; call reserve() and add() first");
@@ -532,17 +478,22 @@ void Generator::step(const OnText& on_text, const OnEnd& on_end) {
     auto scores = std::span(drawn.scores).subspan(coordinate * words, words);
     std::vector<TokenScore> of_sequence;
     for (const PassPart& part : work.of_coordinate[coordinate]) {
-      (prompts_read ? stats_.prompt_tokens : stats_.tokens) += part.count;
+      const auto tokens = drawn.of(coordinate * slots_.slots + part.slot);
+      const std::int64_t kept = kept_of_draft(part, tokens);
+      stats_.drafted += std::ssize(part.draft);
+      stats_.kept += kept;
+      (prompts_read ? stats_.prompt_tokens : stats_.tokens) += part.count + kept;
       GeneratedSequence& sequence = *part.sequence;
       const bool draws = part.last();
       for (std::int64_t i = part.scored(); i > 0; --i)
         of_sequence.push_back(take_score(scores, sequence.likeliest()));
       if (!part.ends_sequence()) continue;
-      if (cache_) sequence.cached += part.count;
+      if (cache_) sequence.cached += part.count + kept;
+      if (!part.draft.empty())
+        sequence.draft_length = next_draft_length(std::ssize(part.draft), kept, options_.drafts);
       auto mine = std::exchange(of_sequence, {});
       if (!sequence.search)
-        step_text(sequence, drawn.tokens[coordinate * slots_.slots + part.slot], std::move(mine),
-                  to);
+        step_tokens(sequence, tokens.first(kept + 1), std::move(mine), to);
       else if (draws)
         step_beams(sequence, coordinate, mine, to);
     }
