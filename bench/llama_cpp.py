@@ -2,7 +2,7 @@
 """Generation by `axonn serve` and by llama.cpp's llama-server, from the same GGUF files.
 
     bench/llama_cpp.py --llama-server FILE [--axonn FILE] [--work FOLDER] [--models gpt2-124m ...]
-                       [--types f32 bf16 q8_0] [--rounds 3] [--json FILE]
+                       [--types f32 bf16 q8_0 q4_0] [--rounds 3] [--json FILE]
 
 Models have sizes by name (model.name), and are trained for eight steps, so that they write ASCII.
 First both must continue prompts by the same tokens, and in f32 with log-probabilities that differ
@@ -227,7 +227,7 @@ def main():
     parser.add_argument("--work", type=pathlib.Path, default="out/llama_cpp")
     parser.add_argument("--models", nargs="+",
                         default=["gpt2-124m", "qwen2.5-0.5b", "qwen2.5-1.5b"])
-    parser.add_argument("--types", nargs="+", default=["f32", "bf16", "q8_0"])
+    parser.add_argument("--types", nargs="+", default=["f32", "bf16", "q8_0", "q4_0"])
     parser.add_argument("--dtype-of-codes", default=fastest_dtype(), choices=["f32", "bf16"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=pathlib.Path)

@@ -9,7 +9,8 @@ _STRING, _ARRAY = 8, 9
 
 
 class Reader:
-    """keys: name -> value; tensors: name -> (type, sizes with the fastest first, float32 array)."""
+    """keys: name -> value; tensors: name -> (type, sizes with the fastest first, float32 array);
+    bytes_of: name -> (first byte, bytes) in the file."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
@@ -30,11 +31,12 @@ class Reader:
             sizes = [self._scalar("Q") for _ in range(self._scalar("I"))]
             infos.append((name, sizes, self._scalar("I"), self._scalar("Q")))
         begin = -(-self.at // alignment) * alignment
-        self.tensors, end = {}, 0
+        self.tensors, self.bytes_of, end = {}, {}, 0
         for name, sizes, kind, place in infos:
             assert place == -(-end // alignment) * alignment, f"{name} is at {place}"
             values, count = self._values(kind, int(np.prod(sizes)), begin + place)
             end = place + count
+            self.bytes_of[name] = begin + place, count
             self.tensors[name] = (kind, sizes, values.reshape(sizes[::-1]))
         assert begin + -(-end // alignment) * alignment == len(self.data), "the end of the file"
 
@@ -67,7 +69,12 @@ class Reader:
         if kind == 30:
             bits = np.frombuffer(self.data, "<u2", count, at).astype(np.uint32) << 16
             return bits.view(np.float32), 2 * count
-        assert kind == 8 and count % 32 == 0, f"type {kind}"
+        assert kind in (2, 8) and count % 32 == 0, f"type {kind}"
+        if kind == 2:
+            blocks = np.frombuffer(self.data, [("scale", "<f2"), ("q", "u1", 16)], count // 32, at)
+            codes = np.concatenate([blocks["q"] & 15, blocks["q"] >> 4], axis=1).astype(np.float32)
+            values = blocks["scale"].astype(np.float32)[:, None] * (codes - 8)
+            return values.reshape(-1), 18 * (count // 32)
         blocks = np.frombuffer(self.data, [("scale", "<f2"), ("q", "i1", 32)], count // 32, at)
         values = blocks["scale"].astype(np.float32)[:, None] * blocks["q"].astype(np.float32)
         return values.reshape(-1), 34 * (count // 32)

@@ -221,9 +221,15 @@ struct QuantizedForm {
     return is_of_ggml(kind) ? 32 : kMostUnit;
   }
   AXONN_DEVICE constexpr std::int64_t factor_bytes() const { return is_of_ggml(kind) ? 2 : 4; }
-  /// Whether codes have 4 bits; the first of two is in the higher ones.
+  /// Whether codes have 4 bits; code i of a record has the lower half of a byte, and code
+  /// unit / 2 + i the higher one.
   AXONN_DEVICE constexpr bool half_bytes() const {
     return kind == Quantization::nf4 || kind == Quantization::fp4 || kind == Quantization::q4_0;
+  }
+  /// Code i of a record whose codes begin there.
+  AXONN_DEVICE constexpr unsigned code(const std::uint8_t* codes, std::int64_t i) const {
+    if (!half_bytes()) return codes[i];
+    return i < unit / 2 ? codes[i] & 15U : static_cast<unsigned>(codes[i - unit / 2] >> 4);
   }
   AXONN_DEVICE constexpr std::int64_t record_bytes() const {
     return factor_bytes() + (half_bytes() ? unit / 2 : unit);

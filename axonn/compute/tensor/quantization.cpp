@@ -174,13 +174,29 @@ void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes
   out += form.factor_bytes();
   std::byte* const end = out + form.record_bytes() - form.factor_bytes();
   if (form.half_bytes()) {
-    for (std::size_t i = 0; i < codes.size(); i += 2)
-      *out++ = std::byte(codes[i] << 4 | (i + 1 < codes.size() ? codes[i + 1] : 0));
+    const std::size_t half = form.unit / 2;
+    for (std::size_t i = 0; i < std::min(half, codes.size()); ++i)
+      *out++ = std::byte(codes[i] | (half + i < codes.size() ? codes[half + i] << 4 : 0));
   } else {
     std::memcpy(out, codes.data(), codes.size());
     out += codes.size();
   }
   std::fill(out, end, std::byte{});
+}
+
+void read_records(const QuantizedForm& form, std::span<const std::byte> records,
+                  QuantizedValues& out) {
+  const std::int64_t bytes = form.record_bytes(), count = std::ssize(records) / bytes;
+  out.factors.resize(count);
+  out.codes.resize(count * form.unit);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto* const record = reinterpret_cast<const std::uint8_t*>(records.data() + i * bytes);
+    with_quantization(form.kind,
+                      [&](auto kind) { out.factors[i] = record_factor<kind()>(record); });
+    for (std::int64_t c = 0; c < form.unit; ++c)
+      out.codes[i * form.unit + c] =
+          static_cast<std::uint8_t>(form.code(record + form.factor_bytes(), c));
+  }
 }
 
 }  // namespace axonn

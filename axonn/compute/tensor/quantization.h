@@ -111,4 +111,8 @@ void quantize(Quantization kind, std::int64_t block, std::span<const float> valu
 void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes, float factor,
                   std::byte* out);
 
+/// The codes and factors of records, whose units are whole blocks.
+void read_records(const QuantizedForm& form, std::span<const std::byte> records,
+                  QuantizedValues& out);
+
 }  // namespace axonn

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "axonn/compute/tensor/dtype.h"
 #include "axonn/data/storage/safetensors/safetensors.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/grid/layout.h"
@@ -56,6 +58,15 @@ class ParameterSource {
   /// read a file throws only when its part in the exchanges is done. Throws UsageError if a file is
   /// at fault, Error if there is no such parameter.
   virtual std::int64_t read(std::span<const SliceRequest> wanted, const TakeValues& take) = 0;
+
+  /// Reads whole blocks of codes as the file has them, if a parameter is stored in blocks of this
+  /// kind: records of its largest unit, from block `first` of the parameter on, counted row after
+  /// row. Returns the bytes read; nothing if it is not stored so. Throws as read() does.
+  virtual std::optional<std::int64_t> read_records(const std::string& /*parameter*/,
+                                                   Quantization /*kind*/, std::int64_t /*first*/,
+                                                   std::span<std::byte> /*records*/) {
+    return {};
+  }
 
   /// Fills out (slice.count()) with the elements of one slice; slice.offset is ignored. Returns the
   /// bytes read, and throws, as read() does.

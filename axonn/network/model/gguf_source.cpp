@@ -5,9 +5,12 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
+#include "axonn/compute/tensor/dtype.h"
+#include "axonn/data/storage/gguf.h"
 #include "axonn/data/storage/gguf_blocks.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/family.h"
@@ -47,6 +50,12 @@ class TensorValues {
       std::copy(some.begin() + (a - begin), some.begin() + (b - begin), out.begin() + (a - first));
     }
     return std::ssize(bytes);
+  }
+
+  GgufType type() const { return static_cast<GgufType>(blocks_->number); }
+  /// Reads blocks from one on as the file has them.
+  void read_blocks(std::int64_t first, std::span<std::byte> out) const {
+    file_->read(begin_ + first * blocks_->bytes, out);
   }
 
  private:
@@ -110,7 +119,39 @@ class GgufSource final : public ParameterSource {
     return bytes;
   }
 
+  /// Blocks of Q8_0 and Q4_0 are records of these kinds.
+  std::optional<std::int64_t> read_records(const std::string& parameter, Quantization kind,
+                                           std::int64_t first,
+                                           std::span<std::byte> records) override {
+    const auto found = rows_of_.find(parameter);
+    if (found == rows_of_.end() || found->second.size() != 1 || !is_of_ggml(kind)) return {};
+    const Rows& rows = found->second.front();
+    const GgufType type = kind == Quantization::q8_0 ? GgufType::q8_0 : GgufType::q4_0;
+    if (!rows.keeps_blocks(type)) return {};
+    const QuantizedForm form{kind, QuantizedForm::most_unit(kind)};
+    const std::int64_t bytes = form.record_bytes(), each = rows.cols() / form.unit;
+    for (auto rest = records; !rest.empty();) {
+      const std::int64_t block = first % each,
+                         left = rows.in_order() ? std::ssize(rest) : (each - block) * bytes;
+      const auto part = rest.first(std::min(std::ssize(rest), left));
+      rows.read_blocks(first / each, block, each, part);
+      first += std::ssize(part) / bytes;
+      rest = rest.subspan(part.size());
+    }
+    check_factors(parameter, records, bytes);
+    return std::ssize(records);
+  }
+
  private:
+  void check_factors(const std::string& parameter, std::span<const std::byte> records,
+                     std::int64_t bytes) const {
+    constexpr std::byte kInfinite{0x7c};  // the exponent in the second byte of an f16
+    for (std::int64_t at = 0; at < std::ssize(records); at += bytes)
+      if ((records[at + 1] & kInfinite) == kInfinite)
+        refuse(path(), ": ", parameter,
+               " has a block whose factor is not finite; the file is damaged");
+  }
+
   /// Where the elements of a parameter, or of some of its rows, lie in a tensor.
   class Rows {
    public:
@@ -133,6 +174,16 @@ class GgufSource final : public ParameterSource {
              tensor_.turns <= 1 && tensor_.tiles.groups == 1 && !tensor_.tiles.columns;
     }
     std::int64_t cols() const { return tensor_.parameter.cols; }
+    /// Whether rows are whole rows of a tensor of this type, with the same values.
+    bool keeps_blocks(GgufType type) const {
+      return values_.type() == type && tensor_.heads.count == 0 && !tensor_.tiles.columns &&
+             !tensor_.decays && tensor_.plus == 0;
+    }
+    /// Reads blocks from one of a row on, of `each` a row; further rows only if they are in order.
+    void read_blocks(std::int64_t row, std::int64_t block, std::int64_t each,
+                     std::span<std::byte> out) const {
+      values_.read_blocks(row_of(row) * each + block, out);
+    }
 
     /// Reads elements of a row that it holds, from column `col` on, and of those after it if its
     /// rows are in order; returns the bytes.

@@ -393,11 +393,19 @@ LoadCost load(const Context& ctx, std::span<const Destination> destinations,
     cost.bytes = source.read(wanted, take);
     for (const Destination& to : destinations)
       if (to.group->quantization() != Quantization::none) {
-        to.group->quantize_values(
-            ctx, [&](const ParameterSpec& spec, const Slice& slice, std::span<float> out) {
-              cost.bytes += source.read_slice(spec.name, slice, out);
-              ctx.grid.world().note_progress();
-            });
+        const auto values = [&](const ParameterSpec& spec, const Slice& slice,
+                                std::span<float> out) {
+          cost.bytes += source.read_slice(spec.name, slice, out);
+          ctx.grid.world().note_progress();
+        };
+        const auto records = [&](const ParameterSpec& spec, std::int64_t first,
+                                 std::span<std::byte> out) {
+          const auto read = source.read_records(spec.name, to.group->quantization(), first, out);
+          cost.bytes += read.value_or(0);
+          ctx.grid.world().note_progress();
+          return read.has_value();
+        };
+        to.group->quantize_values(ctx, values, records);
       }
   } catch (const UsageError& error) {  // the files are at fault; other errors end all ranks anyway
     fault = error.what();

@@ -50,11 +50,17 @@ class QuantizedSource final : public ParameterSource {
     std::int64_t bytes = 0;
     QuantizedRun run;
     std::vector<float> values;
-    const auto read_of = [&](const Slice& part, std::span<float> out) {
-      bytes += base_->read_slice(name, part, out);
-    };
+    const MatrixBlocks from{
+        .values = [&](const Slice& part,
+                      std::span<float> out) { bytes += base_->read_slice(name, part, out); },
+        .records =
+            [&](std::int64_t first, std::span<std::byte> out) {
+              const auto read = base_->read_records(name, kind_, first, out);
+              bytes += read.value_or(0);
+              return read.has_value();
+            }};
     for_quantizable_parts(matrix, slice, [&](const Slice& part) {
-      quantize_blocks(matrix, part, read_of, run);
+      quantize_blocks(matrix, part, from, run);
       values.resize(part.count());
       for (std::int64_t e = part.begin; e < part.end; ++e) {
         const std::int64_t at =

@@ -19,6 +19,11 @@ class ParameterGroup;
 using ReadSlice =
     std::function<void(const ParameterSpec&, const Slice&, std::span<float> elements)>;
 
+/// Reads records of a quantized parameter, of the largest unit of its kind, from block `first` of
+/// the parameter on. False: its file has none, but values.
+using ReadRecords =
+    std::function<bool(const ParameterSpec&, std::int64_t first, std::span<std::byte> records)>;
+
 /// One parameter of a group; gives operations views of this rank's block of it.
 class Parameter {
  public:
@@ -192,10 +197,11 @@ class ParameterGroup {
   bool takes(DType dtype) const { return master_.empty() && compute_.dtype() == dtype; }
   /// Sets this rank's piece of the elements of a parameter's block (local_rows · local_cols).
   void set_block(const Context& ctx, const Parameter& parameter, std::span<const float> values);
-  /// Sets this rank's piece of a quantized group from the values that `read` gives, of whole blocks
-  /// that the piece has a part of. Throws UsageError, with the parameter, for a value that has no
-  /// code, and what `read` throws. Call publish_values() then.
-  void quantize_values(const Context& ctx, const ReadSlice& read);
+  /// Sets this rank's piece of a quantized group: where its records are whole blocks, from those
+  /// that `records` gives, if any, else from the values that `read` gives, of whole blocks that the
+  /// piece has a part of. Throws UsageError, with the parameter, for a value that has no code, and
+  /// what these throw. Call publish_values() then.
+  void quantize_values(const Context& ctx, const ReadSlice& read, const ReadRecords& records = {});
   void publish_values(const Context& ctx);
 
   /// (1, P) views of this rank's piece. The master copy may be part of the compute copy, which an
@@ -233,7 +239,8 @@ class ParameterGroup {
   std::int64_t stored(std::int64_t count) const { return quantized() ? form_.bytes(count) : count; }
   std::int64_t unit_of(const Parameter& parameter, std::int64_t offset) const;
   QuantizedForm form_on(const FlatSizes& sizes) const;
-  void quantize_slice(const Context& ctx, const NamedSlice& piece, const ReadSlice& read);
+  void quantize_slice(const Context& ctx, const NamedSlice& piece, const ReadSlice& read,
+                      const ReadRecords& read_records);
   View values() const;
   bool reads_codes(const Context& ctx) const;
   void check_allocated(const char* function) const {

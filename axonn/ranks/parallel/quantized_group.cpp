@@ -102,25 +102,39 @@ bool ParameterGroup::reads_codes(const Context& ctx) const {
   return ctx.backend.reads_codes({.out = row, .a = row, .records = {}, .form = form_});
 }
 
-void ParameterGroup::quantize_values(const Context& ctx, const ReadSlice& read) {
+void ParameterGroup::quantize_values(const Context& ctx, const ReadSlice& read,
+                                     const ReadRecords& records) {
   check_allocated("quantize_values");
   gathered_.wait();
   records_.wait();
-  for (const NamedSlice& piece : piece_slices_) quantize_slice(ctx, piece, read);
+  for (const NamedSlice& piece : piece_slices_) quantize_slice(ctx, piece, read, records);
 }
 
 void ParameterGroup::quantize_slice(const Context& ctx, const NamedSlice& piece,
-                                    const ReadSlice& read) {
+                                    const ReadSlice& read, const ReadRecords& read_records) {
   const ParameterSpec& spec = *piece.parameter;
   const std::int64_t cols = spec.layout.cols, unit = form_.unit, bytes = form_.record_bytes();
   const QuantizedMatrix matrix{form_.kind, spec.name, spec.layout.rows, cols};
   QuantizedRun run;
   std::vector<std::byte> records;
-  const auto read_of = [&](const Slice& slice, std::span<float> out) { read(spec, slice, out); };
+  MatrixBlocks from{
+      .values = [&](const Slice& slice, std::span<float> out) { read(spec, slice, out); }};
+  if (read_records)
+    from.records = [&](std::int64_t first, std::span<std::byte> out) {
+      return read_records(spec, first, out);
+    };
+  const bool whole = is_of_ggml(form_.kind) && unit == QuantizedForm::most_unit(form_.kind) &&
+                     piece.slice.cols == cols;
   for_quantizable_parts(matrix, piece.slice, [&](const Slice& part) {
-    quantize_blocks(matrix, part, read_of, run);
     const std::int64_t units = (part.count() + unit - 1) / unit;
     records.resize(units * bytes);
+    const auto copy = [&] {
+      const View to = piece_of_compute().col_range(form_.bytes(part.offset), std::ssize(records));
+      ctx.device().copy_from_host(to.data, records.data(), std::ssize(records));
+    };
+    if (whole && from.records && from.records((part.row * cols + part.begin) / unit, records))
+      return copy();
+    quantize_blocks(matrix, part, from, run);
     const std::span<const std::uint8_t> codes = run.values.codes;
 #pragma omp parallel for
     for (std::int64_t i = 0; i < units; ++i) {
@@ -129,8 +143,7 @@ void ParameterGroup::quantize_slice(const Context& ctx, const NamedSlice& piece,
       write_record(form_, codes.subspan(at - run.begin, std::min(unit, part.end - e)),
                    run.factor(at), records.data() + i * bytes);
     }
-    const View to = piece_of_compute().col_range(form_.bytes(part.offset), std::ssize(records));
-    ctx.device().copy_from_host(to.data, records.data(), std::ssize(records));
+    copy();
   });
 }
 

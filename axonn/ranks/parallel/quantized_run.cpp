@@ -12,8 +12,7 @@ constexpr std::int64_t kAtOnce = 1 << 20;  // values of whole rows in memory
 
 }  // namespace
 
-void quantize_blocks(const QuantizedMatrix& matrix, const Slice& slice,
-                     const std::function<void(const Slice&, std::span<float>)>& read,
+void quantize_blocks(const QuantizedMatrix& matrix, const Slice& slice, const MatrixBlocks& from,
                      QuantizedRun& out) {
   const std::int64_t cols = matrix.cols, first = slice.row + slice.begin / slice.cols,
                      last = slice.row + (slice.end - 1) / slice.cols;
@@ -22,13 +21,19 @@ void quantize_blocks(const QuantizedMatrix& matrix, const Slice& slice,
   const std::int64_t blocks = ((last + 1) * cols - out.begin + out.block - 1) / out.block,
                      end = std::min(out.begin + blocks * out.block, matrix.rows * cols),
                      row = out.begin / cols;
+  if (from.records && is_of_ggml(matrix.kind)) {
+    const QuantizedForm form{matrix.kind, out.block};
+    out.records.resize(form.bytes(end - out.begin));
+    if (from.records(out.begin / out.block, out.records))
+      return read_records(form, out.records, out.values);
+  }
   out.read.resize(end - out.begin);
-  read({.row = row,
-        .rows = (end + cols - 1) / cols - row,
-        .cols = cols,
-        .begin = out.begin - row * cols,
-        .end = end - row * cols},
-       out.read);
+  from.values({.row = row,
+               .rows = (end + cols - 1) / cols - row,
+               .cols = cols,
+               .begin = out.begin - row * cols,
+               .end = end - row * cols},
+              out.read);
   try {
     quantize(matrix.kind, out.block, out.read, out.values);
   } catch (const UsageError& error) {

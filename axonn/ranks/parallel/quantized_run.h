@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -24,15 +25,22 @@ struct QuantizedMatrix {
 struct QuantizedRun {
   std::int64_t begin = 0, block = 1;  ///< in values of the matrix, counted row after row
   QuantizedValues values;
-  std::vector<float> read = {};  ///< memory of the values themselves, kept for the next run
+  std::vector<float> read = {};         ///< memory of the values themselves, kept for the next run
+  std::vector<std::byte> records = {};  ///< likewise, of records
 
   float factor(std::int64_t i) const { return values.factors[(i - begin) / block]; }
 };
 
-/// Quantizes the blocks of which the elements of a slice are a part. `read` gives the values of the
-/// matrix. Throws UsageError, with the matrix, for a value that cannot be quantized.
-void quantize_blocks(const QuantizedMatrix& matrix, const Slice& slice,
-                     const std::function<void(const Slice&, std::span<float>)>& read,
+/// Where the blocks of a matrix come from.
+struct MatrixBlocks {
+  std::function<void(const Slice&, std::span<float>)> values;
+  /// Gives records of the kind's largest unit from a block on; false: the matrix has values alone.
+  std::function<bool(std::int64_t first, std::span<std::byte> records)> records = {};
+};
+
+/// Reads or quantizes the blocks of which the elements of a slice are a part. Throws UsageError,
+/// with the matrix, for a value that cannot be quantized.
+void quantize_blocks(const QuantizedMatrix& matrix, const Slice& slice, const MatrixBlocks& from,
                      QuantizedRun& out);
 
 /// Calls f(part) for parts of a slice, in order, whose blocks may be in memory at once. Each begins

@@ -26,8 +26,10 @@ std::vector<std::int32_t> tokens_after_same(std::span<const std::int32_t> text, 
     best = end;
   }
   if (best == 0) return {};
-  const auto after = text.subspan(best, std::min(most, size - best));
-  return {after.begin(), after.end()};
+  std::vector<std::int32_t> draft;
+  for (std::int64_t i = 0; i < most; ++i)
+    draft.push_back(best + i < size ? text[best + i] : draft[best + i - size]);
+  return draft;
 }
 
 std::vector<std::int32_t> draft_of(const GeneratedSequence& sequence, const DraftLimits& limits,

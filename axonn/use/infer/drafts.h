@@ -20,9 +20,9 @@ struct DraftLimits {
   std::int64_t short_sequences = 0;  ///< as CacheSlots::short_sequences
 };
 
-/// The tokens after the latest earlier place of the text where as many of its last four tokens
-/// stand as anywhere, at least two: at most `most` of them; empty if there is no such place. Bound
-/// by memory, the text read once.
+/// `most` tokens: those after the latest earlier position of the text where as many of its last
+/// four tokens stand as anywhere, at least two, and after its end those of the draft itself; empty
+/// if there is no such position. Bound by memory, the text read once.
 std::vector<std::int32_t> tokens_after_same(std::span<const std::int32_t> text, std::int64_t most);
 
 /// The draft of a sequence of which one token is not cached, for a pass of so many sequences.

@@ -144,11 +144,8 @@ TEST(QuantizedMatmul, EqualsPlainLoopsOverTheCodes) {
             bytes.values[i / form.unit * form.record_bytes() + static_cast<std::int64_t>(at)]);
       float factor = 0;
       with_quantization(kind, [&](auto which) { factor = record_factor<which()>(record.data()); });
-      const std::int64_t in = i % form.unit;
-      const std::uint8_t* const codes = record.data() + form.factor_bytes();
-      const unsigned code =
-          form.half_bytes() ? in % 2 == 0 ? codes[in / 2] >> 4 : codes[in / 2] & 15 : codes[in];
-      return dequantized(kind, code, factor);
+      return dequantized(kind, form.code(record.data() + form.factor_bytes(), i % form.unit),
+                         factor);
     };
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t n = 0; n < N; ++n)

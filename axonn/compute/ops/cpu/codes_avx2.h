@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <cstring>
 
 #include <immintrin.h>
 
@@ -21,14 +20,12 @@ namespace detail {
 }
 
 [[gnu::always_inline]] inline Registers::Register from_half_bytes(
-    const std::uint8_t* codes, const std::array<float, 16>& values) {
-  std::int32_t word;
-  std::memcpy(&word, codes, sizeof word);
-  const __m256i shifts = _mm256_setr_epi32(4, 0, 12, 8, 20, 16, 28, 24),
-                all = _mm256_srlv_epi32(_mm256_set1_epi32(word), shifts);
-  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(_mm256_loadu_ps(values.data()), all),
-                          _mm256_permutevar8x32_ps(_mm256_loadu_ps(values.data() + 8), all),
-                          _mm256_castsi256_ps(_mm256_slli_epi32(all, 28)));
+    const std::uint8_t* codes, bool higher, const std::array<float, 16>& values) {
+  __m256i words = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
+  if (higher) words = _mm256_srli_epi32(words, 4);
+  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(_mm256_loadu_ps(values.data()), words),
+                          _mm256_permutevar8x32_ps(_mm256_loadu_ps(values.data() + 8), words),
+                          _mm256_castsi256_ps(_mm256_slli_epi32(words, 28)));
 }
 
 }  // namespace detail

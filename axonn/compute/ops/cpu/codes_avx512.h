@@ -25,12 +25,11 @@ inline __m512 from_words(__m512i words) { return _mm512_maskz_cvtepi32_ps(kAll16
 }
 
 [[gnu::always_inline]] inline Registers::Register from_half_bytes(
-    const std::uint8_t* codes, const std::array<float, 16>& values) {
-  using Pairs = std::uint64_t __attribute__((vector_size(64), may_alias));  // two words a byte
-  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes));
-  const auto pairs = reinterpret_cast<Pairs>(_mm512_maskz_cvtepu8_epi64(0xff, bytes));
-  return _mm512_maskz_permutexvar_ps(kAll16, reinterpret_cast<__m512i>(pairs >> 4 | pairs << 32),
-                                     _mm512_loadu_ps(values.data()));
+    const std::uint8_t* codes, bool higher, const std::array<float, 16>& values) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+  __m512i words = _mm512_maskz_cvtepu8_epi32(kAll16, bytes);
+  if (higher) words = _mm512_maskz_srli_epi32(kAll16, words, 4);
+  return _mm512_maskz_permutexvar_ps(kAll16, words, _mm512_loadu_ps(values.data()));
 }
 
 }  // namespace detail

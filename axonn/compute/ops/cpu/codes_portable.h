@@ -20,14 +20,11 @@ namespace detail {
   return x;
 }
 
-/// values[code] of Registers::kEach codes of 4 bits, the first of two in the higher ones.
+/// values[code] of the codes in the lower or higher halves of Registers::kEach bytes.
 [[gnu::always_inline]] inline Registers::Register from_half_bytes(
-    const std::uint8_t* codes, const std::array<float, 16>& values) {
+    const std::uint8_t* codes, bool higher, const std::array<float, 16>& values) {
   Registers::Register x;
-  for (int i = 0; i < Registers::kEach; i += 2) {
-    x[i] = values[codes[i / 2] >> 4];
-    x[i + 1] = values[codes[i / 2] & 15];
-  }
+  for (int i = 0; i < Registers::kEach; ++i) x[i] = values[(codes[i] >> (higher ? 4 : 0)) & 15];
   return x;
 }
 

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "axonn/compute/ops/cpu/dequantize.h"
 #include "axonn/compute/ops/cpu/floats.h"
 #include "axonn/compute/ops/cpu/registers.h"
 #include "axonn/compute/ops/rowwise/matrix.h"
@@ -368,6 +369,13 @@ struct Team {
   /// Calls f(member, members) for every member of the team, for work that they divide by a number
   /// modulo `members`.
   void share(auto f) const { f(0, std::integral_constant<int, 1>{}); }
+
+  /// Writes the values of so many records.
+  template <Quantization kind, typename T>
+  void dequantize(std::int64_t unit, const std::uint8_t* records, std::int64_t count,
+                  T* out) const {
+    cpu::dequantize<kind>(unit, records, count, out);
+  }
 
   /// Calls f(i) for every i below count.
   void each(int count, auto f) const {

@@ -16,19 +16,22 @@ AXONN_DEVICE void put_pair(T* out, const std::uint8_t* records, int unit, int pa
   const std::uint8_t *const record = records + at / unit * static_cast<int>(form.record_bytes()),
                             *const codes = record + form.factor_bytes();
   const float factor = record_factor<kind>(record);
-  unsigned a = 0, b = 0;
-  if (form.half_bytes()) {
-    a = codes[in / 2] >> 4;
-    b = codes[in / 2] & 15;
-  } else {
-    a = codes[in];
-    b = codes[in + 1];
-  }
-  put_two(out + at, dequantized(kind, a, factor), dequantized(kind, b, factor));
+  put_two(out + at, dequantized(kind, form.code(codes, in), factor),
+          dequantized(kind, form.code(codes, in + 1), factor));
 }
 
-/// Writes a row of kMostUnit values, one team per row. Bound by the look-ups on a CPU, by memory on
-/// GPUs: form.bytes(n) + n · sizeof(T) bytes.
+/// Writes `count` values of records of `unit` values each.
+template <Quantization kind, typename T>
+AXONN_DEVICE void put_values(const auto& team, T* out, const std::uint8_t* records, int unit,
+                             int count) {
+  if constexpr (requires { team.template dequantize<kind>(unit, records, count, out); })
+    team.template dequantize<kind>(unit, records, count / unit, out);
+  else
+    team.each(count / 2, [=](int pair) { put_pair<kind>(out, records, unit, pair); });
+}
+
+/// Writes a row of kMostUnit values, one team per row. Bound by memory: form.bytes(n) + n ·
+/// sizeof(T) bytes.
 template <Quantization kind, typename T>
 struct DequantizeKernel {
   T* out;                       // (R · kMostUnit)
@@ -38,11 +41,9 @@ struct DequantizeKernel {
   static constexpr int kRow = QuantizedForm::kMostUnit;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    const int each = unit;
     const std::uint8_t* const first =
-        records + row * (kRow / each * QuantizedForm{kind, each}.record_bytes());
-    T* const y = out + row * kRow;
-    team.each(kRow / 2, [=](int pair) { put_pair<kind>(y, first, each, pair); });
+        records + row * (kRow / unit * QuantizedForm{kind, unit}.record_bytes());
+    put_values<kind>(team, out + row * kRow, first, unit, kRow);
   }
 };
 
@@ -61,9 +62,7 @@ struct DequantizeRowsKernel {
     const std::int64_t id = ids[row] - first;
     T* const y = out.row(row);
     if (id < 0 || id >= V) return team.map(y, C, [] { return 0.0f; });
-    const std::uint8_t* const from = records + id * row_bytes;
-    const int each = unit;
-    team.each(C / 2, [=](int pair) { put_pair<kind>(y, from, each, pair); });
+    put_values<kind>(team, y, records + id * row_bytes, unit, C);
   }
 };
 

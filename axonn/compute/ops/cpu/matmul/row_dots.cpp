@@ -59,7 +59,7 @@ HostScratch& scratch_of_thread() {
 }
 
 /// Columns of out from `begin` on. The values of a few rows of b at a time are made in memory that
-/// stays in cache; those of q8_0 for one or two rows of a in registers.
+/// stays in cache; those of whole blocks for one or two rows of a in registers.
 template <Quantization kind, typename T, typename Out>
 void columns_of_codes(const QuantizedMatmul& args, SumOrder order, std::int64_t begin,
                       std::int64_t end) {
@@ -67,12 +67,12 @@ void columns_of_codes(const QuantizedMatmul& args, SumOrder order, std::int64_t 
   const std::int64_t K = args.a.cols, rows = args.out.rows;
   const std::uint8_t* const first = address<const std::uint8_t>(args.records);
   const auto records_of = [&](std::int64_t row) { return first + form.bytes(row * K); };
-  if constexpr (kind == Quantization::q8_0 && !std::is_same_v<T, f16>)
-    if (streams(rows, order) && form.unit == Q8Row<T>::kUnit) {
+  using Row = CodedRow<kind, T>;
+  if constexpr (!std::is_same_v<T, f16>)
+    if (streams(rows, order) && form.unit == Row::kUnit) {
       const RowPairs<T> of{address<T>(args.a), args.a.stride, nullptr, 0, K};
       return stream_dots(
-          of, rows, end - begin,
-          [&](std::int64_t col) { return Q8Row<T>{records_of(begin + col)}; },
+          of, rows, end - begin, [&](std::int64_t col) { return Row{records_of(begin + col)}; },
           writer<T, Out>(args.out, args.bias, false, begin));
     }
   T* const values = scratch_of_thread().take<T>(kCodedColumns * K);

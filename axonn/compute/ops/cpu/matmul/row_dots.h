@@ -182,7 +182,7 @@ void dot_columns(RowPairs<T> at, std::int64_t rows, std::int64_t col, const Writ
 /// ARM with registers of 128 bits two rows' sums of more chains would not fit in registers.
 constexpr int kChains = kArm64 && Lanes::kRegisters == 4 ? 2 : 4;
 
-/// Calls write(r, dot product) for Rows rows of a and one row of b, a PlainRow or a Q8Row.
+/// Calls write(r, dot product) for Rows rows of a and one row of b, a PlainRow or a CodedRow.
 template <int Rows, typename T, typename Row, typename Write>
 void stream_tile(const RowPairs<T>& at, const Row& b, const Write& write) {
   constexpr int kFull = kLaneCount<T>, kEach = kFull / Lanes::kRegisters;
@@ -214,7 +214,7 @@ void stream_tile(const RowPairs<T>& at, const Row& b, const Write& write) {
       add(chain, k, chain * kFull);
       continue;
     }
-    if constexpr (std::is_same_v<Row, PlainRow<T>>) {  // of a Q8Row all vectors are whole
+    if constexpr (std::is_same_v<Row, PlainRow<T>>) {  // of a CodedRow all are whole
       const int count = static_cast<int>(at.K - at_chain);
       const Lanes right = load_lanes(b.values + at_chain, count);
       for (int r = 0; r < Rows; ++r) {
@@ -242,7 +242,7 @@ void stream_tile(const RowPairs<T>& at, const Row& b, const Write& write) {
 
 /// Like row_dots() below, for one or two rows of a: reads b row after row, at the full memory
 /// bandwidth; reading four rows at a time gets half of it. Sums are in another order. row_of(c) is
-/// row c of b, a PlainRow or a Q8Row.
+/// row c of b, a PlainRow or a CodedRow.
 template <typename T, typename RowOf, typename Write>
 void stream_dots(const RowPairs<T>& of, std::int64_t rows, std::int64_t cols, const RowOf& row_of,
                  const Write& write) {
