@@ -5,6 +5,9 @@
 
 #include <immintrin.h>
 
+#include "axonn/compute/ops/cpu/floats.h"
+#include "axonn/compute/tensor/dtype.h"
+
 // What codes_avx2.h and codes_avx512.h share, by F16C.
 
 namespace axonn::cpu::detail {
@@ -13,6 +16,11 @@ inline float from_f16(const std::uint8_t* bytes) {
   std::uint16_t bits;
   std::memcpy(&bits, bytes, sizeof bits);
   return _cvtsh_ss(bits);
+}
+
+inline void store_lower(bf16* to, const Registers::Words& words) {
+  *reinterpret_cast<Registers::HalfWords*>(to) =
+      __builtin_convertvector(words, Registers::HalfWords);
 }
 
 }  // namespace axonn::cpu::detail

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "axonn/compute/ops/cpu/floats.h"
+#include "axonn/compute/tensor/dtype.h"
 #include "axonn/compute/tensor/quantization.h"
 
 // Registers of floats from codes, without instructions for them. The build copies this file or that
@@ -44,6 +45,12 @@ namespace detail {
 /// An f16 that lies anywhere.
 inline float from_f16(const std::uint8_t* bytes) {
   return record_factor<Quantization::q8_0>(bytes);
+}
+
+/// Stores the lower halves of words.
+inline void store_lower(bf16* to, const Registers::Words& words) {
+  *reinterpret_cast<Registers::HalfWords*>(to) =
+      __builtin_convertvector(words, Registers::HalfWords);
 }
 
 }  // namespace detail

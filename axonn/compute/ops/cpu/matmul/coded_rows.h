@@ -33,8 +33,7 @@ namespace detail {
   *reinterpret_cast<Registers::Unaligned*>(to) = x;
 }
 [[gnu::always_inline]] inline void store_register(bf16* to, const Registers::Register& x) {
-  *reinterpret_cast<Registers::HalfWords*>(to) =
-      __builtin_convertvector(rounded_words(x) >> 16, Registers::HalfWords);
+  store_lower(to, rounded_words(x) >> 16);
 }
 [[gnu::always_inline]] inline void store_register(f16* to, const Registers::Register& x) {
   for (int i = 0; i < Registers::kEach; ++i) put(to[i], x[i]);
