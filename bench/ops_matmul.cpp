@@ -15,8 +15,10 @@
 // and their shares of the bound. That is "products", the best rate of a few products without
 // transposes, each in its fastest way; or "memory", each operand moved once at the speed of a copy.
 //
-// Usage: bench_ops_matmul [gpt2|llama] [THREADS]
+// Usage: bench_ops_matmul [gpt2|llama] [THREADS] [libraries]
 //   gpt2   GPT-2 124M, 1,024 rows    llama  width 2,048, MLP 5,504, 4,096 rows
+//   libraries   instead, in f32: the best rate of the ways by oneDNN, by tiles and by BLAS, all run
+//               in turn, five times
 
 namespace {
 
@@ -90,12 +92,72 @@ double easy_rate(Backend& backend, DType type) {
   return best;
 }
 
+/// Operands of one product, of values that do not matter.
+struct Operands {
+  std::vector<float> a, b, out;
+  Matmul product;
+
+  explicit Operands(const MatmulShape& s)
+      : a(s.M * s.K, 0.5f), b(s.K * s.N, 0.25f), out(s.M * s.N) {
+    const auto view = [](std::vector<float>& of, bool transposed, std::int64_t rows,
+                         std::int64_t cols) {
+      if (transposed) std::swap(rows, cols);
+      return View{of.data(), DType::f32, rows, cols, cols};
+    };
+    product = {.out = view(out, false, s.M, s.N),
+               .a = view(a, s.a_transposed, s.M, s.K),
+               .b = view(b, s.b_transposed, s.K, s.N),
+               .a_transposed = s.a_transposed,
+               .b_transposed = s.b_transposed,
+               .accumulate = s.accumulate};
+  }
+};
+
+constexpr std::array kLibraries{"oneDNN", "tiles", "BLAS"};
+
+/// The best rate of each library, in flops a second; 0 if it has no way.
+std::array<double, kLibraries.size()> rates_of(Backend& backend, const MatmulShape& s) {
+  std::array<double, kLibraries.size()> best{};
+  const Operands operands(s);
+  for (int round = 0; round < 5; ++round)
+    for (const std::string& way : backend.matmul_ways(s)) {
+      const std::size_t library = way == "tiles" ? 1 : way.find("BLAS") != way.npos ? 2 : 0;
+      backend.set_matmul_way(s, way);
+      if (round == 0) backend.matmul(operands.product);  // makes what the way keeps
+      const double start = now_seconds();
+      backend.matmul(operands.product);
+      best[library] = std::max(best[library], s.flops() / (now_seconds() - start));
+    }
+  return best;
+}
+
+void compare_libraries(Backend& backend, const auto& layers) {
+  std::printf("%-9s %-4s %-16s", "layer", "mode", "M x N x K");
+  for (const char* library : kLibraries) std::printf(" %8s", library);
+  std::printf("   Gflop/s in f32\n");
+  for (const Layer& layer : layers)
+    for (const MatmulShape& s : products_of(layer, DType::f32)) {
+      std::printf("%-9s %-4s %5ldx%5ldx%5ld", layer.name, mode_of(s).c_str(),
+                  static_cast<long>(s.M), static_cast<long>(s.N), static_cast<long>(s.K));
+      for (const double rate : rates_of(backend, s)) std::printf(" %8.0f", rate / 1e9);
+      std::printf("\n");
+      std::fflush(stdout);
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const bool llama = argc > 1 && std::string(argv[1]) == "llama";
   const int threads = argc > 2 ? std::atoi(argv[2]) : omp_get_num_procs();
   const auto backend = make_cpu_backend(threads);
+  if (argc > 3 && std::string(argv[3]) == "libraries") {
+    if (llama)
+      compare_libraries(*backend, kLlama);
+    else
+      compare_libraries(*backend, kGpt2);
+    return 0;
+  }
   const double copied = copy_rate(threads);
   std::printf("%s\nGflop/s, and percent of the bound\n", backend->matmul_device().c_str());
   for (DType type : {DType::f32, DType::bf16}) {

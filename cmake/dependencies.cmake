@@ -1,6 +1,6 @@
 # Finds the libraries that the project needs. A missing library is an error that names its Debian
 # package. A missing optional library (AXONN_MPI, AXONN_ICU, AXONN_SENTENCEPIECE,
-# AXONN_PARQUET, AXONN_HTTP) is one line.
+# AXONN_PARQUET, AXONN_HTTP, AXONN_BLAS) is one line.
 
 function(axonn_need found package)
   if(NOT ${found})
@@ -70,6 +70,18 @@ if(NOT AXONN_MPI STREQUAL "OFF")
   find_package(MPI COMPONENTS CXX QUIET)
 endif()
 axonn_optional(MPI MPI_CXX_FOUND "libopenmpi-dev openmpi-bin")
+find_library(AXONN_OPENBLAS openblas)
+find_path(AXONN_OPENBLAS_INCLUDE openblas_config.h PATH_SUFFIXES openblas openblas-pthread
+          openblas-openmp openblas-serial)
+set(AXONN_OPENBLAS_LIBRARY "")
+set(axonn_openblas_found FALSE)
+if(AXONN_OPENBLAS AND AXONN_OPENBLAS_INCLUDE)
+  set(axonn_openblas_found TRUE)
+endif()
+axonn_optional(BLAS axonn_openblas_found libopenblas-dev)
+if(AXONN_WITH_BLAS)
+  set(AXONN_OPENBLAS_LIBRARY ${AXONN_OPENBLAS})
+endif()
 find_path(AXONN_BOOST boost/beast/http/basic_parser.hpp)
 axonn_optional(HTTP AXONN_BOOST libboost-dev)
 

@@ -40,9 +40,13 @@ if(AXONN_MARCH STREQUAL "dispatch")
     set(axonn_flags_avx512 -march=x86-64-v4 -mprefer-vector-width=512)
     set(axonn_flags_avx512-bf16 ${axonn_flags_avx512} -mavx512bf16)
   elseif(AXONN_ARCHITECTURE STREQUAL "aarch64")
-    set(AXONN_KERNEL_SETS neon neon-bf16)
+    # Of SVE, what processors have whose registers are wider than NEON's: A64FX's, Graviton 3's.
+    set(AXONN_KERNEL_SETS neon neon-bf16 sve512 sve256-bf16)
     set(axonn_flags_neon)
     set(axonn_flags_neon-bf16 -march=armv8.2-a+bf16)
+    set(axonn_flags_sve512 -march=armv8.2-a+sve -msve-vector-bits=512 -mtune=a64fx)
+    set(axonn_flags_sve256-bf16
+        -march=armv8.2-a+sve+bf16 -msve-vector-bits=256 -mtune=neoverse-v1)
   endif()
 elseif(AXONN_MARCH STREQUAL "default")
   set(AXONN_KERNEL_FLAGS)
@@ -72,8 +76,8 @@ function(axonn_set_compiles variable set code)
 endfunction()
 
 # Sets FOLDER to one with the headers of axonn/compute/ops/cpu/ that differ between sets:
-# architecture.h, registers.h, codes.h, and the arithmetic.h and bf16.h on which a registers.h is
-# built that is not by AVX-512's bf16 instructions.
+# architecture.h, registers.h, codes.h, and the arithmetic.h, bf16.h and parts.h on which a
+# registers.h is built that is not by AVX-512's bf16 instructions.
 function(axonn_registers folder set)
   axonn_set_compiles(AXONN_AVX512_BF16 ${set} [[
 #include <immintrin.h>
@@ -81,6 +85,9 @@ __m512 dot(__m512 sum, __m512bh a, __m512bh b) { return _mm512_dpbf16_ps(sum, a,
   axonn_set_compiles(AXONN_NEON_BF16 ${set} [[
 #include <arm_neon.h>
 float32x4_t dot(float32x4_t sum, bfloat16x8_t a) { return vbfdotq_f32(sum, a, a); }]])
+  axonn_set_compiles(AXONN_SVE ${set} [[
+#include <arm_sve.h>
+static_assert(__ARM_FEATURE_SVE_BITS > 128);]])
   axonn_set_compiles(AXONN_AVX512 ${set} [[
 #include <immintrin.h>
 __m512i load(const void* p) { return _mm512_loadu_si512(p); }]])
@@ -98,10 +105,21 @@ float load(const __m256i* p) {
   endif()
   set(arithmetic portable)
   set(bf16 portable)
+  set(parts portable)
+  set(axonn_register_bytes __BIGGEST_ALIGNMENT__)
   if(AXONN_AVX512_BF16)
     set(registers avx512)
+  elseif(AXONN_SVE)
+    set(axonn_register_bytes "__ARM_FEATURE_SVE_BITS / 8")
+    set(arithmetic sve)
+    set(codes sve)
+    set(parts sve)
+    if(AXONN_NEON_BF16)
+      set(bf16 sve_bfdot)
+    endif()
   elseif(AXONN_ARCHITECTURE STREQUAL "aarch64")
     set(arithmetic neon)
+    set(codes neon)
     set(bf16 neon)
     if(AXONN_NEON_BF16)
       set(bf16 bfdot)
@@ -114,7 +132,7 @@ float load(const __m256i* p) {
   endif()
   configure_file(${PROJECT_SOURCE_DIR}/axonn/compute/ops/cpu/architecture.h.in
                  ${into}/axonn/compute/ops/cpu/architecture.h @ONLY)
-  foreach(header registers codes arithmetic bf16)
+  foreach(header registers codes arithmetic bf16 parts)
     configure_file(${PROJECT_SOURCE_DIR}/axonn/compute/ops/cpu/${header}_${${header}}.h
                    ${into}/axonn/compute/ops/cpu/${header}.h COPYONLY)
   endforeach()

@@ -174,7 +174,7 @@ function(axonn_test_instructions name target)
         LABELS instructions TIMEOUT 900 ENVIRONMENT DNNL_MAX_CPU_ISA=${isa})
     endforeach()
   elseif(AXONN_ARCHITECTURE STREQUAL "aarch64" AND CMAKE_CROSSCOMPILING)
-    foreach(processor neon:neoverse-n1 neon-bf16:max)
+    foreach(processor neon:neoverse-n1 neon-bf16:max,sve=off sve512:a64fx sve256-bf16:max,sve256=on)
       string(REGEX REPLACE ":.*" "" suffix ${processor})
       string(REGEX REPLACE ".*:" "" cpu ${processor})
       add_test(NAME ${name}.${suffix}

@@ -15,8 +15,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Nothing in the check reads text of others or serves requests.
-cmake --preset cuda -DAXONN_BENCH=ON -DAXONN_ICU=OFF -DAXONN_SENTENCEPIECE=OFF -DAXONN_HTTP=OFF \
-  >/dev/null
+cmake --preset cuda -DAXONN_BENCH=ON -DAXONN_ICU=OFF -DAXONN_SENTENCEPIECE=OFF \
+  -DAXONN_HTTP=OFF -DAXONN_BLAS=OFF >/dev/null
 programs=(bin/axonn tests/compute/ops/ops_cuda_test tests/ranks/comm/comm_cuda_test
           bench/bench_ops_attention_cuda bench/bench_generate)
 scripts/build.sh cuda "${programs[@]##*/}"

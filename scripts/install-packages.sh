@@ -28,6 +28,7 @@ packages=(
 ((!unit_tests)) || packages+=(
   ninja-build ccache                                   # presets dev, debug, asan, tsan, fuzz
   libgtest-dev libgmock-dev                            # tests
+  libopenblas-dev                                      # products that axonn tune compares
 )
 ((!tests)) || packages+=(
   clang-format                                         # format of the sources

@@ -1,10 +1,11 @@
 #!/bin/bash
-# aarch64.sh HERE THERE SYSROOT: compares the program for 64-bit ARM, THERE, which QEMU runs with
-# the libraries of SYSROOT, to this machine's, HERE: the sets of instructions in use, losses on two
-# grids in f32 and bf16, bits over threads, token files, checkpoints that one writes and the other
-# resumes, and generated text. Exits with 77, which is "skipped", if QEMU is missing.
+# aarch64.sh HERE THERE SYSROOT [MPIRUN]: compares the program for 64-bit ARM, THERE, which QEMU
+# runs with the libraries of SYSROOT, to this machine's, HERE: the sets of instructions in use,
+# losses on two grids in f32 and bf16, bits over lengths of registers, threads, and ranks that
+# MPIRUN starts, token files, checkpoints that one writes and the other resumes, and generated text.
+# Exits with 77, which is "skipped", if QEMU is missing.
 set -euo pipefail
-here=$1 there=$2 sysroot=$3
+here=$1 there=$2 sysroot=$3 mpirun=${4:-}
 if ! command -v qemu-aarch64 >/dev/null; then
   echo "skipped: qemu-aarch64 was not found (Debian package qemu-user)"
   exit 77
@@ -19,14 +20,16 @@ fail() {
 # Threads that spin while they wait take an emulator forever.
 export OMP_WAIT_POLICY=passive
 
-# on PROCESSOR COMMAND...: runs a command of the program: HERE if the processor is "here".
+# on PROCESSOR COMMAND...: runs a command of the program: HERE if the processor is "here". With
+# $launcher before it.
+launcher=()
 on() {
   local processor=$1
   shift
   if [[ $processor == here ]]; then
-    "$here" "$@"
+    "${launcher[@]}" "$here" "$@"
   else
-    qemu-aarch64 -cpu "$processor" -L "$sysroot" "$there" "$@"
+    "${launcher[@]}" qemu-aarch64 -cpu "$processor" -L "$sysroot" "$there" "$@"
   fi
 }
 
@@ -54,7 +57,10 @@ compare() {
 # same WHAT TEXT OTHER
 same() { [[ -n $2 && $2 == "$3" ]] || fail "$1 differ: $2 and $3"; }
 
-for set in neoverse-n1:neon max:neon-bf16; do
+# Emulated processors, by the instructions that they have: SVE of 128 bits is no wider than NEON.
+neon=neoverse-n1 neon_bf16=max,sve128=on sve512=a64fx sve256_bf16=max,sve256=on
+for set in "$neon:neon" "$neon_bf16:neon-bf16" max,sve=off:neon-bf16 "$sve512:sve512" \
+  "$sve256_bf16:sve256-bf16"; do
   info=$(on "${set%:*}" info)
   [[ $info == *"in use: kernels ${set#*:},"* && $info == *" for aarch64"* ]] ||
     fail "${set%:*}: 'axonn info' says: $info"
@@ -64,23 +70,54 @@ for grid in 2,2,1,1 1,1,2,2; do
   IFS=, read -r x y z data <<<"$grid"
   axes=(--parallelism.x "$x" --parallelism.y "$y" --parallelism.z "$z" --parallelism.data "$data")
   train here "here-$grid" "${axes[@]}"
-  train neoverse-n1 "there-$grid" "${axes[@]}"
+  train $neon "there-$grid" "${axes[@]}"
   compare "here-$grid" "there-$grid" 4 1e-5
   train here "here-bf16-$grid" "${axes[@]}" --training.dtype bf16
-  for processor in neoverse-n1 max; do
+  for processor in $neon $neon_bf16; do
     train "$processor" "$processor-bf16-$grid" "${axes[@]}" --training.dtype bf16
     compare "here-bf16-$grid" "$processor-bf16-$grid" 4 2e-3
   done
 done
 
+# The same bits by registers of every length: those of the wider set that multiplies bf16 by the
+# same instructions.
+hash_of() { on here hash "$work/$1" | sed 1d; }
+axes=(--parallelism.x 2 --parallelism.z 2)
+for pair in "neon $neon $sve512 f32" "bf16 $neon $sve512 bf16" \
+  "neon-bf16 $neon_bf16 $sve256_bf16 bf16"; do
+  read -r name narrow wide dtype <<<"$pair"
+  train "$narrow" "narrow-$name" "${axes[@]}" --training.dtype "$dtype"
+  train "$wide" "wide-$name" "${axes[@]}" --training.dtype "$dtype"
+  same "bits of $narrow and $wide, $dtype," "$(hash_of "narrow-$name")" "$(hash_of "wide-$name")"
+done
+
 grid=2,2,1,1
-train max threads-1 --training.dtype bf16
-train max threads-2 --training.dtype bf16 --training.threads 2
-same "bits of one and of two threads" "$(on here hash "$work/threads-1" | sed 1d)" \
-  "$(on here hash "$work/threads-2" | sed 1d)"
+train $neon_bf16 threads-1 --training.dtype bf16
+train $neon_bf16 threads-2 --training.dtype bf16 --training.threads 2
+same "bits of one and of two threads" "$(hash_of threads-1)" "$(hash_of threads-2)"
+
+if [[ -n $mpirun ]]; then
+  axes=(--parallelism.x 2 --parallelism.y 2)
+  train $neon_bf16 of-threads "${axes[@]}" --training.dtype bf16
+  launcher=("$mpirun" -np 4)
+  train $neon_bf16 of-mpi "${axes[@]}" --training.dtype bf16
+  launcher=()
+  same "bits of ranks that are threads and processes" "$(hash_of of-threads)" "$(hash_of of-mpi)"
+  # Ranks of two architectures are refused, with the names of both.
+  # shellcheck disable=SC2016
+  launcher=("$mpirun" -np 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@"; shift 6
+    exec "$HERE" "$@"' sh)
+  if HERE=$here on "$neon" train --model.layers 2 --data.synthetic 20KB --parallelism.z 2 \
+    --output.dir "$work/mixed" >"$work/mixed.log" 2>&1; then fail "a mixed run was not refused"; fi
+  grep -q "$(hostname) computes with .* ($(uname -m)), but rank 0 on .* (aarch64)" \
+    "$work/mixed.log" || { cat "$work/mixed.log" >&2; fail "refusal of a mixed run"; }
+  launcher=()
+else
+  echo "no MPI in the build, so no training with it"
+fi
 
 for from in here there; do
-  to=there processor=neoverse-n1
+  to=there processor=$neon
   [[ $from == here ]] || to=here processor=here
   checkpoint=$work/$from-$grid/checkpoints/step-2
   same "hashes of a checkpoint" "$(on here hash "$checkpoint")" "$(on max hash "$checkpoint")"
@@ -91,7 +128,7 @@ done
 generate=(generate --model "$work/here-$grid" --tokenizer bytes --prompt "The town of" --tokens 24
   --temperature 0)
 text=$(on here "${generate[@]}" 2>/dev/null)
-for processor in neoverse-n1 max; do
+for processor in $neon $neon_bf16 $sve512 $sve256_bf16; do
   same "generated texts" "$text" "$(on "$processor" "${generate[@]}" 2>/dev/null)"
 done
 

@@ -19,6 +19,7 @@
 #include "axonn/app/serve/http.h"
 #include "axonn/compute/ops/backend.h"
 #include "axonn/compute/ops/cpu/instructions.h"
+#include "axonn/compute/ops/cpu/matmul/blas.h"
 #include "axonn/compute/ops/self_test.h"
 #include "axonn/data/text/characters.h"
 #include "axonn/data/text/sentencepiece/sentencepiece_tokenizer.h"
@@ -187,6 +188,7 @@ int run_info(const Arguments& arguments) {
        fmt::format("{}, kernels for {}", build.compiler, fmt::join(cpu::kernel_sets(), ", ")));
   line("flags", std::string(build.flags));
   line("oneDNN", cpu::library_version());
+  line("BLAS", cpu::blas::library().empty() ? "none" : cpu::blas::library());
   line("MPI", mpi_version());
   line("tokenizers", std::string(kUnicodeVersion));
   line("ICU", characters_library());

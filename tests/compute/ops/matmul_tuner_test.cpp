@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/compute/ops/cpu/matmul/blas.h"
 #include "axonn/compute/ops/forwarding_backend.h"
 
 #include "tests/compute/ops/harness.h"
@@ -137,6 +138,17 @@ TEST(MatmulWays, AreSetByNameAndUnknownNamesChangeNothing) {
   for (const char* name : {"", "fast", "256", "256x", "0x64", "-32x64", "256x384 pack c",
                            "256x384 pack a pack a", "250x384", "99999999999999999999x32"})
     EXPECT_FALSE(backend->set_matmul_way(kShape, name)) << name;
+}
+
+TEST(MatmulWays, AreByBlasTooIfTheBuildHasOneButOnlyOfFloatsOrWhatIsConverted) {
+  const auto backend = make_cpu_backend(1);
+  const bool present = !cpu::blas::library().empty();
+  MatmulShape shape = kShape;
+  EXPECT_EQ(backend->set_matmul_way(shape, "256x384 by BLAS"), present);
+  EXPECT_FALSE(backend->set_matmul_way(shape, "256x384 pack b by BLAS"));
+  shape.type = DType::bf16;
+  EXPECT_FALSE(backend->set_matmul_way(shape, "256x384 by BLAS"));
+  EXPECT_EQ(backend->set_matmul_way(shape, "256x384 as floats by BLAS"), present);
 }
 
 TEST(MatmulWays, AreOneForASmallProduct) {

@@ -21,6 +21,7 @@ inline Registers::HalfWords narrow_f16(Register x) {
 
 inline Register least(Register x, Register y) { return x < y ? x : y; }
 inline Register greatest(Register x, Register y) { return x > y ? x : y; }
+inline Register square_root(Register x) { return vsqrtq_f32(x); }
 inline Register times_power(Register x, Register n) {
   const Register shifted = vminq_f32(n, vdupq_n_f32(127)) + rowwise::kRound;
   const Registers::Words scaled =

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+
 #include "axonn/compute/ops/cpu/floats.h"
 #include "axonn/compute/ops/rowwise/math.h"
 #include "axonn/compute/tensor/dtype.h"
@@ -40,6 +42,10 @@ inline Register times_power(Register x, Register n) {
   const Register scaled = reinterpret_cast<Register>(reinterpret_cast<Words>(x) +
                                                      (reinterpret_cast<Words>(shifted) << 23));
   return n < -126.0f ? Register{} : scaled;
+}
+inline Register square_root(Register x) {
+  for (int i = 0; i < Registers::kEach; ++i) x[i] = std::sqrt(x[i]);
+  return x;
 }
 
 }  // namespace detail

@@ -37,4 +37,17 @@ constexpr bool kDotProducts = true;
                          vreinterpret_bf16_f32(vdup_n_f32(left)), 0);
 }
 
+/// sum (2, 2) += left (2, 4) · right (2, 4) transposed: twice two products, as by bfdot.
+struct NeonBlocks {
+  static Registers::Register left(const float* p) {
+    return *reinterpret_cast<const Registers::Unaligned*>(p);
+  }
+  [[gnu::always_inline]] static void add(Registers::Register& sum, const Registers::Register& left,
+                                         const Registers::Register& right) {
+    sum = vbfmmlaq_f32(sum, reinterpret_cast<bfloat16x8_t>(left),
+                       reinterpret_cast<bfloat16x8_t>(right));
+  }
+};
+using BlockProduct = NeonBlocks;
+
 }  // namespace axonn::cpu

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -15,9 +14,9 @@ constexpr int round_up(int count, int multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
 
-/// The widest register of this build's processor, and what instructions make of its bits.
+/// A register of this set of instructions, and what instructions make of its bits.
 struct Registers {
-  static constexpr int kBytes = __BIGGEST_ALIGNMENT__, kEach = kBytes / 4;
+  static constexpr int kBytes = kRegisterBytes, kEach = kBytes / 4;
   /// That instructions can name: on x86-64 twice as many from AVX-512 on.
   static constexpr int kCount = kArm64 || kBytes == 64 ? 32 : 16;
   using Register = float __attribute__((vector_size(kBytes), may_alias));
@@ -34,11 +33,7 @@ using Register = Registers::Register;
 inline Register least(Register x, Register y);
 inline Register greatest(Register x, Register y);
 inline Register times_power(Register x, Register n);
-
-inline Register square_root(Register x) {
-  for (int i = 0; i < Registers::kEach; ++i) x[i] = std::sqrt(x[i]);
-  return x;
-}
+inline Register square_root(Register x);
 
 }  // namespace detail
 

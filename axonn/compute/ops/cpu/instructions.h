@@ -15,7 +15,8 @@ namespace axonn::cpu {
 
 /// The names of the sets of instructions of this architecture, the best last, which
 /// limit_instructions() accepts: "plain" (any processor), "avx2", "avx512", "avx512-bf16", of which
-/// each contains those before it; on 64-bit ARM "neon" (any processor), "neon-bf16".
+/// each contains those before it; on 64-bit ARM "neon" (any processor), "neon-bf16", and of the
+/// latter two, which are SVE with registers of so many bits, at most one: "sve512", "sve256-bf16".
 std::vector<std::string_view> instruction_sets();
 
 /// The best of these sets that the processor has and the operating system allows.

@@ -9,6 +9,9 @@ namespace axonn::cpu {
 /// Whether multiplying pairs of bf16 is faster than multiplying them as floats.
 constexpr bool kDotProducts = false;
 
+/// Products of two rows and two columns by one instruction, for matrix_tile.h: none.
+using BlockProduct = void;
+
 /// sum += left.first · right.first + left.second · right.second on each float of a register; each
 /// float of left and right holds a pair of bf16.
 [[gnu::always_inline]] inline void add_pair_products(Registers::Register& sum,

@@ -122,7 +122,10 @@ template <Order, typename N>
   return x;
 }
 
-/// A register of floats from as many f16.
+/// A register of floats from as many bf16 or f16.
+[[gnu::always_inline]] inline Floats::Register load_register(const bf16* p) {
+  return detail::widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
 [[gnu::always_inline]] inline Floats::Register load_register(const f16* p) {
   return detail::widen_f16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
@@ -200,11 +203,14 @@ namespace detail {
 inline Register least(Register x, Register y) { return _mm512_maskz_min_ps(0xffff, x, y); }
 inline Register greatest(Register x, Register y) { return _mm512_maskz_max_ps(0xffff, x, y); }
 inline Register times_power(Register x, Register n) { return _mm512_maskz_scalef_ps(0xffff, x, n); }
+inline Register square_root(Register x) { return _mm512_maskz_sqrt_ps(0xffff, x); }
 
 }  // namespace detail
 
 /// Whether multiplying pairs of bf16 is faster than multiplying them as floats.
 constexpr bool kDotProducts = true;
+
+using BlockProduct = void;
 
 /// sum += left.first · right.first + left.second · right.second on each float of a register; each
 /// float of left and right holds a pair of bf16, and `left` is the same for all. Assembly, because

@@ -49,19 +49,14 @@ template <typename T>
   if constexpr (std::is_same_v<T, float>) {
     return load_lanes(p, count);
   } else {
-    using Halves = std::uint16_t __attribute__((vector_size(2 * Floats::kEach)));
-    Halves halves[Lanes::kRegisters] = {};
-    if (count == kLanes)
-      std::memcpy(&halves, p, sizeof halves);
-    else
-      std::memcpy(&halves, p, count * sizeof(T));
+    T few[kLanes] = {};
+    if (count != kLanes) {
+      std::memcpy(few, p, count * sizeof(T));
+      p = few;
+    }
     Lanes lanes;
     Lanes::for_each([&](int i) __attribute__((always_inline)) {
-      if constexpr (std::is_same_v<T, f16>)
-        lanes.r[i] = load_register(reinterpret_cast<const f16*>(&halves[i]));
-      else
-        lanes.r[i] = reinterpret_cast<Floats::Register>(
-            __builtin_convertvector(halves[i], Floats::Words) << 16);
+      lanes.r[i] = load_register(p + i * Floats::kEach);
     });
     return lanes;
   }

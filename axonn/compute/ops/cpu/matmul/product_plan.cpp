@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "axonn/compute/ops/cpu/matmul/blas.h"
 #include "axonn/foundation/base/check.h"
 
 namespace axonn::cpu {
@@ -68,7 +69,14 @@ std::vector<ProductPlan> plans_of(const MatmulShape& shape, bool bf16_products) 
     names.push_back(name);
     plans.push_back(plan);
   };
-  const bool converts = plans.front().as_floats;
+  const bool converts = plans.front().as_floats, has_blas = !blas::library().empty();
+  // A BLAS library packs both operands of every panel itself.
+  const auto add_blas = [&](ProductPlan plan) {
+    if (!has_blas || (is_half(shape.type) && !plan.as_floats)) return;
+    plan.by_blas = true;
+    add(plan);
+  };
+  add_blas(plans.front());
   if (is_half(shape.type)) add(plan_as_floats(shape));  // for CPUs with slow bf16 products
   for (const std::int64_t height : {128, 256, 512, 1024, 4096})
     for (const std::int64_t width : {192, 384, 768, 1536}) {
@@ -76,9 +84,11 @@ std::vector<ProductPlan> plans_of(const MatmulShape& shape, bool bf16_products) 
       if (plan.panels() < 2) continue;
       if (converts) {
         add({.rows = plan.rows, .cols = plan.cols, .as_floats = true});
+        add_blas(plans.back());
         continue;
       }
       add(plan);
+      add_blas(plan);
       // The library packs transposed operands anyway; once for many panels is cheaper.
       if (may_pack(shape, plan.cols)) add({plan.rows, plan.cols, false, true});
       if (shape.a_transposed && may_pack(shape, plan.rows))
@@ -89,7 +99,8 @@ std::vector<ProductPlan> plans_of(const MatmulShape& shape, bool bf16_products) 
 
 std::string to_string(const ProductPlan& plan) {
   return concat(plan.rows.size, 'x', plan.cols.size, plan.pack_a ? " pack a" : "",
-                plan.pack_b ? " pack b" : "", plan.as_floats ? " as floats" : "");
+                plan.pack_b ? " pack b" : "", plan.as_floats ? " as floats" : "",
+                plan.by_blas ? " by BLAS" : "");
 }
 
 std::optional<ProductPlan> parse_plan(const MatmulShape& shape, std::string_view text,
@@ -102,7 +113,11 @@ std::optional<ProductPlan> parse_plan(const MatmulShape& shape, std::string_view
   plan.pack_a = text.find(" pack a") != text.npos;
   plan.pack_b = text.find(" pack b") != text.npos;
   plan.as_floats = text.find(" as floats") != text.npos;
+  plan.by_blas = text.find(" by BLAS") != text.npos;
   if (to_string(plan) != text) return {};  // rejects whatever was skipped above
+  if (plan.by_blas && (blas::library().empty() || plan.pack_a || plan.pack_b ||
+                       plan.as_floats != is_half(shape.type)))
+    return {};
   const bool converts = plan.as_floats && !plan.pack_a && !plan.pack_b;
   if (shape.type == DType::f32
           ? plan.as_floats

@@ -36,12 +36,13 @@ struct PanelCut {
 
 /// How a product is computed: the panels into which the result is cut, and whether a panel's part
 /// of an operand is first copied into the layout that the library prefers (pack), or both parts are
-/// converted from bf16 or f16 to f32 (FloatOperands in products.cpp). The bits of the result depend
-/// on the plan alone, not on the number of threads. Or all panels are computed by tiled_matmul():
-/// then the bits depend on nothing but the operands.
+/// converted from bf16 or f16 to f32 (FloatOperands in products.cpp), and whether oneDNN or a BLAS
+/// library multiplies them (blas.h). The bits of the result depend on the plan alone, not on the
+/// number of threads. Or all panels are computed by tiled_matmul(): then the bits depend on nothing
+/// but the operands.
 struct ProductPlan {
   PanelCut rows, cols;
-  bool pack_a = false, pack_b = false, as_floats = false, tiled = false;
+  bool pack_a = false, pack_b = false, as_floats = false, by_blas = false, tiled = false;
 
   std::int64_t panels() const { return rows.parts * cols.parts; }
 };
@@ -54,8 +55,8 @@ ProductPlan default_plan(const MatmulShape& shape, bool bf16_products);
 /// All plans worth timing for this shape, the default first; no two are the same.
 std::vector<ProductPlan> plans_of(const MatmulShape& shape, bool bf16_products);
 
-/// "256x768", "512x192 pack b", "512x768 as floats": rows and columns of a panel, and which operand
-/// is packed or that both are converted.
+/// "256x768", "512x192 pack b", "512x768 as floats", "512x768 by BLAS": rows and columns of a
+/// panel, which operand is packed or that both are converted, and the library if it is not oneDNN.
 std::string to_string(const ProductPlan& plan);
 /// The plan for which to_string() gives this text. Nothing for any other text, or if the plan does
 /// not work for this type on this processor.

@@ -12,6 +12,7 @@
 
 #include "axonn/compute/ops/cpu/instructions.h"
 #include "axonn/compute/ops/cpu/launch.h"
+#include "axonn/compute/ops/cpu/matmul/blas.h"
 #include "axonn/compute/ops/cpu/matmul/onednn.h"
 #include "axonn/compute/ops/cpu/matmul/product_plan.h"
 #include "axonn/compute/ops/cpu/matmul/row_dots.h"
@@ -443,6 +444,7 @@ struct Products::State {
   void run_panel(const Matmul& panel, const Job& job, int thread) {
     ThreadMemory& own = memory[thread];
     const auto multiply = [&](const Matmul& product) {
+      if (job.plan->by_blas) return blas::multiply(product);
       made.at(key_of(product, job)).run(product, stream, thread, own);
     };
     if (!job.plan->as_floats) return multiply(panel);
@@ -468,7 +470,7 @@ struct Products::State {
   void run(std::span<Job> jobs, int most) {
     std::int64_t tasks = 0, longest = 1;  // run of panels that share a part
     for (Job& job : jobs) {
-      if (job.plan && !job.plan->tiled) make_primitives(job);
+      if (job.plan && !job.plan->tiled && !job.plan->by_blas) make_primitives(job);
       job.first = tasks;
       tasks += job.tasks();
       if (job.shares()) longest = std::max(longest, job.run_length());

@@ -179,8 +179,9 @@ void dot_columns(RowPairs<T> at, std::int64_t rows, std::int64_t col, const Writ
 }
 
 /// Independent partial sums of one dot product: vector i of a row belongs to chain i % kChains. On
-/// ARM with registers of 128 bits two rows' sums of more chains would not fit in registers.
-constexpr int kChains = kArm64 && Lanes::kRegisters == 4 ? 2 : 4;
+/// ARM two, since with registers of 128 bits two rows' sums of more chains would not fit in
+/// registers, and sums are the same whatever the width.
+constexpr int kChains = kArm64 ? 2 : 4;
 
 /// Calls write(r, dot product) for Rows rows of a and one row of b, a PlainRow or a CodedRow.
 template <int Rows, typename T, typename Row, typename Write>
