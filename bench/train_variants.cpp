@@ -1,12 +1,14 @@
 // Times steps of the same run with several settings in turn, on one thread, and prints the median
 // ratio of each to the first.
 //
-// Usage: bench_train_variants recompute|documents [ROUNDS [HIDDEN [SEQ_LEN]]]
+// Usage: bench_train_variants recompute|documents|sums [ROUNDS [HIDDEN [SEQ_LEN]]]
 //
 //   recompute  no recomputation; budgets at a quarter, a half and three quarters between the peaks
 //              of none and full; full
 //   documents  joined, apertus, separate, packed; documents of 8 to 500 tokens, drawn with weight
 //   1/length
+//   sums       without and with checksums of the state (training.verify_state), in f32 and in bf16;
+//              GPT-2 of 12 layers with its vocabulary, which is GPT-2 124M with HIDDEN 768
 //
 // Seconds are of the processor, which other programs on the machine disturb less than the clock.
 #include <algorithm>
@@ -124,6 +126,19 @@ std::vector<Variant> document_variants(Config config, const std::string& folder)
   return variants;
 }
 
+std::vector<Variant> sums_variants(Config config, DType dtype) {
+  config.model.family = ModelFamily::gpt;
+  config.model.layers = 12;
+  config.model.vocab = 50257;
+  config.training.dtype = dtype;
+  std::vector<Variant> variants;
+  for (const bool sums : {false, true}) {
+    config.training.verify_state = sums;
+    variants.push_back({concat(name_of(dtype), sums ? " with sums" : " without"), config});
+  }
+  return variants;
+}
+
 double median(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
@@ -159,13 +174,18 @@ int main(int argc, char** argv) {
   const auto number = [&](int i, int otherwise) {
     return argc > i ? std::atoi(argv[i]) : otherwise;
   };
-  if (what != "recompute" && what != "documents") {
+  if (what != "recompute" && what != "documents" && what != "sums") {
     std::fprintf(stderr,
-                 "usage: bench_train_variants recompute|documents [ROUNDS [HIDDEN "
-                 "[SEQ_LEN]]]\n");
+                 "usage: bench_train_variants recompute|documents|sums [ROUNDS "
+                 "[HIDDEN [SEQ_LEN]]]\n");
     return 2;
   }
   const Config config = base_config(number(3, 256), number(4, 512));
+  if (what == "sums") {
+    for (const DType dtype : {DType::f32, DType::bf16})
+      time_in_turn(sums_variants(config, dtype), number(2, 9));
+    return 0;
+  }
   const std::string folder = std::filesystem::temp_directory_path() / "bench-train-variants";
   make_folders(folder);
   time_in_turn(what == "recompute" ? recompute_variants(config) : document_variants(config, folder),

@@ -24,6 +24,7 @@
 #include "axonn/compute/ops/rowwise/route.h"
 #include "axonn/compute/ops/rowwise/softmax.h"
 #include "axonn/compute/ops/rowwise/token_record.h"
+#include "axonn/compute/ops/rowwise/word_sums.h"
 #include "axonn/compute/ops/rowwise/xielu.h"
 #include "axonn/compute/tensor/scratch.h"
 

@@ -561,8 +561,8 @@ using RowwiseOperation = std::variant<
     ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize,
     ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW,
     ops::AddSquares, ops::AdafactorSquares, ops::Adafactor, ops::Clamp, ops::Momentum,
-    ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage, ops::EncodeDynamic, ops::DecodeDynamic,
-    ops::RoundAtRandom>;
+    ops::DivideByNorm, ops::WeightedSum, ops::WordSums, ops::MovingAverage, ops::EncodeDynamic,
+    ops::DecodeDynamic, ops::RoundAtRandom>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

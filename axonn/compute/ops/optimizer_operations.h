@@ -201,6 +201,20 @@ struct WeightedSum {
   void run(auto launch, const Checker& check) const;
 };
 
+/// Checksums of runs of inp, the same on every device: out[i] is the sum over the words of 32 bits
+/// of bytes [bounds[i], bounds[i + 1]) of word j · (2 j + 1), modulo 2^64. Bits that flip in one
+/// word always change it, and so do two in different words.
+struct WordSums {
+  View out;     ///< (1, C) i64
+  View inp;     ///< (1, n) of any type; begins at byte bounds[0]
+  View bounds;  ///< (1, C + 1) i64, multiples of 4 but the last
+
+  static constexpr std::string_view kName = "word_sums";
+  static constexpr auto kKind = OperationKind::update;
+  auto operands() const { return std::array{out, inp, bounds}; }
+  void run(auto launch, const Checker& check) const;
+};
+
 /// average += rate · (values - average), on a flat piece of parameters.
 struct MovingAverage {
   View average, values;  ///< (1, n) f32

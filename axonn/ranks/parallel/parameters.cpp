@@ -376,7 +376,9 @@ void ParameterGroup::set_values(const Context& ctx, std::int64_t offset,
                                 std::span<const float> values) {
   if (!master_.empty()) {
     const View to = master().col_range(offset, std::ssize(values));
-    return ctx.device().copy_from_host(to.data, values.data(), std::ssize(values) * 4);
+    ctx.device().copy_from_host(to.data, values.data(), std::ssize(values) * 4);
+    if (on_set_) on_set_(ctx, offset, std::ssize(values));
+    return;
   }
   const auto round_to = [&]<typename T>(T) {
     std::vector<T> rounded(values.size());
@@ -412,6 +414,7 @@ void ParameterGroup::set_block(const Context& ctx, const Parameter& parameter,
 
 void ParameterGroup::publish_values(const Context& ctx) {
   has_values_ = true;
+  ++publishes_;
   if (!master_.empty() && ctx.dtype != DType::f32)
     ctx.backend.run(ops::Cast{piece_of_compute(), master()});
   publish(ctx);

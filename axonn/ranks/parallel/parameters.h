@@ -203,6 +203,11 @@ class ParameterGroup {
   /// what these throw. Call publish_values() then.
   void quantize_values(const Context& ctx, const ReadSlice& read, const ReadRecords& records = {});
   void publish_values(const Context& ctx);
+  /// How often that was called.
+  std::int64_t publishes() const { return publishes_; }
+  /// Calls f(ctx, begin, count) after set_values() of elements of the master copy; or nothing.
+  using OnSet = std::function<void(const Context&, std::int64_t begin, std::int64_t count)>;
+  void on_set(OnSet f) { on_set_ = std::move(f); }
 
   /// (1, P) views of this rank's piece. The master copy may be part of the compute copy, which an
   /// unused prefetch may still be reading: master() waits for that. A frozen bf16 or f16 group
@@ -295,6 +300,8 @@ class ParameterGroup {
   Tensor shard_gradient_;          // (1, S) f32
   Tensor arriving_;                // (1, S) of a later micro-batch, in flight
   bool has_values_ = false;
+  std::int64_t publishes_ = 0;
+  OnSet on_set_;
   int users_ = 0;
   int expected_ = 0;        // reduce() calls still to come in this micro-batch's backward
   bool over_data_ = false;  // the sum over data has begun

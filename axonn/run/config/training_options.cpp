@@ -29,6 +29,10 @@ void list_computation(TrainingConfig& training, OptionList& list) {
        .unit = "steps",
        .min = 0,
        .also = "sdc_check rerun_mode"});
+  list.add("verify_state", &training.verify_state,
+           {.help = "whether ranks keep checksums of weights and optimizer state from each update "
+                    "to the next one; a bit that flips between ends the run before its next "
+                    "checkpoint, and names rank and parameter"});
   list.add("skip_outliers", &training.skip_outliers,
            {.help = "steps whose loss or gradient norm exceeds this multiple of its running mean "
                     "are skipped: they change no weight and do not count in the optimizer's bias "

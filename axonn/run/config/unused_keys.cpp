@@ -244,6 +244,13 @@ void add_unused_of_checkpoints(const CheckpointConfig& checkpoint, UnusedKeys& k
             "checkpoint.local_every is 0");
 }
 
+void add_unused_of_device(DeviceKind device, UnusedKeys& keys) {
+  keys.when(device == DeviceKind::cpu || device == DeviceKind::hip, {"training.attention"},
+            "parallelism.device is not cuda");
+  keys.when(is_gpu(device), {"training.verify_state"},
+            "parallelism.device is a GPU, which has no such checksums yet");
+}
+
 }  // namespace
 
 KeyReasons unused_keys(const Config& config) {
@@ -286,9 +293,7 @@ KeyReasons unused_keys(const Config& config) {
             "activation_checkpoint.mode is not values");
   keys.when(recompute.blocks == 0 && recompute.budget == 0, {"activation_checkpoint.first_values"},
             "activation_checkpoint.blocks is 0");
-  const bool own_attention =
-      parallelism.device == DeviceKind::cpu || parallelism.device == DeviceKind::hip;
-  keys.when(own_attention, {"training.attention"}, "parallelism.device is not cuda");
+  add_unused_of_device(parallelism.device, keys);
   add_unused_of_optimizer(config.optimizer, keys);
   add_unused_of_schedule(config, keys);
   keys.when(!planned && parallelism.collectives != CollectivesKind::automatic,

@@ -61,6 +61,7 @@ class AdamW final : public Optimizer {
     signs.back() = StateSign::non_negative;
     return signs;
   }
+  bool updates_by_parts() const override { return true; }
   void update(const Context& ctx, const ParameterGroup& group,
               const Update& update) const override {
     const std::int64_t all = group.piece_size(), decayed = group.decayed();

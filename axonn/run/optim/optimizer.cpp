@@ -25,6 +25,7 @@ class Sgd final : public Optimizer {
   std::vector<StateSign> state_signs() const override {
     return std::vector<StateSign>(state_names().size(), StateSign::any);
   }
+  bool updates_by_parts() const override { return true; }
   void update(const Context& ctx, const ParameterGroup& group,
               const Update& update) const override {
     const UpdateRange all{.count = group.piece_size(), .decayed = group.decayed()};
@@ -59,6 +60,7 @@ class Lion final : public Optimizer {
 
   std::vector<std::string> state_names() const override { return {"exp_avg"}; }
   std::vector<StateSign> state_signs() const override { return {StateSign::any}; }
+  bool updates_by_parts() const override { return true; }
   void update(const Context& ctx, const ParameterGroup& group,
               const Update& update) const override {
     const UpdateRange all{.count = group.piece_size(), .decayed = group.decayed()};

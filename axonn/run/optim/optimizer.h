@@ -14,6 +14,7 @@
 namespace axonn {
 
 class SmallState;
+struct GroupSums;
 
 /// Whether values of a rule's state may be negative.
 enum class StateSign : std::uint8_t { any, non_negative };
@@ -34,10 +35,18 @@ class StateViews {
   auto end() const { return views_.end(); }
   /// The state in few bits, of a rule with state_signs(); null: it is f32. See for_parts().
   const SmallState* small() const { return small_; }
+  /// The same views for a rule that updates_by_parts(); their checksums (state_sums.h).
+  StateViews with(const GroupSums& sums) const {
+    StateViews copy = *this;
+    copy.sums_ = &sums;
+    return copy;
+  }
+  const GroupSums* sums() const { return sums_; }
 
  private:
   Views views_;
   const SmallState* small_ = nullptr;
+  const GroupSums* sums_ = nullptr;
 };
 
 /// An update rule. It names the buffers that it needs beside the weights, and updates one group of
@@ -56,6 +65,10 @@ class Optimizer {
   /// The sign of each of state_names(), of a rule whose updates take the state from for_parts()
   /// (small_state.h), so that optimizer.moments may keep it in few bits. Empty: it is f32.
   virtual std::vector<StateSign> state_signs() const { return {}; }
+
+  /// Whether update() reads and writes weights and state only where for_parts() (small_state.h)
+  /// gives them, so that their checksums may be computed part by part.
+  virtual bool updates_by_parts() const { return false; }
 
   /// Whether it keeps factored second moments: one f32 for each row of each parameter, and one for
   /// each column of a matrix. They start at zero, are cut over all ranks (FactorLayout), and

@@ -7,6 +7,7 @@
 #include "axonn/data/storage/checkpoint/checkpoint_index.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/run/optim/small_state.h"
+#include "axonn/run/optim/state_sums.h"
 
 namespace axonn {
 
@@ -52,7 +53,64 @@ void OptimizerState::allocate(const Context& ctx) {
     if (options_.ema_decay > 0)
       averages_.push_back(ctx.zeros(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
   }
+  if (options_.sums) make_sums(ctx);
   optimizer_->prepare(ctx, groups_);
+}
+
+void OptimizerState::make_sums(const Context& ctx) {
+  using Covers = StateSums::Covers;
+  sums_ = std::make_unique<StateSums>(ctx.grid);
+  std::vector<std::string> names = optimizer_->state_names();
+  std::string master = kWeightsKind;
+  const auto training = std::ranges::find(names, optimizer_->training_weights());
+  if (training != names.end()) std::swap(*training, master);
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    ParameterGroup& group = *groups_[i];
+    sums_->add_group(group, master);
+    const auto runs = StateSums::runs_of(group.piece_slices());
+    for (std::size_t k = 0; k < state_[i].size(); ++k)
+      sums_->add(i, names[k], state_[i][k].view(), Covers::piece, runs);
+    for (std::size_t k = 0; !small_.empty() && k < small_[i].size(); ++k) {
+      const auto& [sign, few, absmax, full] = small_[i][k];
+      const SmallLayout& layout = small_[i].layout();
+      const auto of_few = StateSums::runs_of(layout.slices(true));
+      sums_->add(i, names[k], few.view(), Covers::small, of_few);
+      sums_->add(i, names[k], absmax.view(), Covers::absmax,
+                 StateSums::runs_of(layout.slices(true), DynamicMap::kBlock));
+      sums_->add(i, names[k], full.view(), Covers::full, StateSums::runs_of(layout.slices(false)));
+    }
+    if (!factors_.empty()) {
+      std::vector<NamedSlice> slices = factors_[i].layout.slices(0);
+      const std::vector<NamedSlice>& of_cols = factors_[i].layout.slices(1);
+      slices.insert(slices.end(), of_cols.begin(), of_cols.end());
+      sums_->add(i, "exp_avg_sq", factors_[i].piece.view(), Covers::all,
+                 StateSums::runs_of(slices));
+    }
+    if (!averages_.empty()) sums_->add_average(i, kAveragesKind, averages_[i].view());
+  }
+  for (ParameterGroup* group : options_.frozen) sums_->add_group(*group, kWeightsKind);
+  sums_->allocate(ctx);
+}
+
+void OptimizerState::refuse_fault(const std::string& fault) const {
+  if (fault.empty()) return;
+  fail(Where::here(), "silent corruption: ", groups_.front()->grid().describe(), ": ", fault,
+       " changed in memory between two updates; a flipped bit or faulty hardware is likely. "
+       "Resume from the newest checkpoint (checkpoint.resume = \"auto\"): it was compared with its "
+       "checksums. Take that rank's node out if it happens there again");
+}
+
+void OptimizerState::begin_step(const Context& ctx) {
+  if (sums_) sums_->begin_step(ctx);
+}
+
+void OptimizerState::check_sums(const Context& ctx) {
+  if (sums_) refuse_fault(sums_->find_fault(ctx));
+}
+
+void OptimizerState::expect_averages(bool stored) {
+  has_averages_ = stored && options_.ema_decay > 0;
+  if (sums_) sums_->forget();
 }
 
 void OptimizerState::check_allocated(const char* function) const {
@@ -107,29 +165,37 @@ void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, co
   Optimizer::Update now{.step = step, .lr = lr, .scale = scale};
   optimizer_->change_numbers(now, numbers_);
   now.numbers = numbers_;
+  const bool by_parts = sums_ && optimizer_->updates_by_parts();
+  if (sums_) sums_->check_copies(ctx);
+  for (std::size_t i = 0; sums_ && !by_parts && i < groups_.size(); ++i) sums_->check(ctx, i);
   optimizer_->update_together(ctx, now, states);
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     ParameterGroup& group = *groups_[i];
     ctx.backend.mark(group.name());
-    now.state = states[i];
+    const GroupSums sums{sums_.get(), i};
+    now.state = by_parts ? states[i].with(sums) : states[i];
     if (!factors_.empty()) {
       now.factors = factors_[i].piece.view();
       now.factor_layout = &factors_[i].layout;
     }
     optimizer_->update(ctx, group, now);
+    if (sums_ && !by_parts) sums_->keep(ctx, i);
     if (options_.ema_decay > 0) update_average(ctx, i);
     group.publish(ctx);
   }
   has_averages_ = options_.ema_decay > 0;
+  if (sums_) refuse_fault(sums_->finish_update(ctx));
 }
 
 void OptimizerState::update_average(const Context& ctx, std::size_t i) const {
   const View average = averages_[i].view(), weights = groups_[i]->master();
+  if (sums_) sums_->check_average(ctx, i);
   if (has_averages_)
     ctx.backend.run(
         ops::MovingAverage{average, weights, static_cast<float>(1 - options_.ema_decay)});
   else
     ctx.backend.run(ops::Cast{average, weights});
+  if (sums_) sums_->keep_average(ctx, i);
 }
 
 void OptimizerState::exchange(const Context& ctx, const auto& of_group) {
@@ -146,6 +212,7 @@ void OptimizerState::exchange(const Context& ctx, const auto& of_group) {
     }
     groups_[i]->publish_values(ctx);
   }
+  if (sums_) sums_->ignore_publishes();
 }
 
 void OptimizerState::exchange_averages(const Context& ctx) {

@@ -12,6 +12,8 @@
 
 namespace axonn {
 
+class StateSums;
+
 /// An optimizer and its state on this rank, for all groups that are trained, and the running
 /// averages of their weights.
 ///
@@ -24,6 +26,8 @@ class OptimizerState {
     /// How the rule's state is kept: but for f32, of rules with Optimizer::state_signs() alone.
     MomentType moments = MomentType::f32;
     std::uint64_t seed = 0;  ///< of the random numbers that bf16 is rounded with
+    bool sums = false;       ///< whether checksums of all values are kept from update to update
+    std::vector<ParameterGroup*> frozen = {};  ///< also those of these groups
   };
   /// Throws Error without an optimizer, if two of its buffers would have one name in checkpoints,
   /// or if it cannot keep its state so.
@@ -51,8 +55,15 @@ class OptimizerState {
   void clip_values(const Context& ctx, double limit) const;
 
   /// Does update `step`, counted from 0, and gathers the updated pieces over data. scale (1, 1) f32
-  /// multiplies the gradients. Throws Error before allocate().
+  /// multiplies the gradients. Throws Error before allocate(), and on the rank where a checksum
+  /// differs, with the rank, the parameter and which of its values.
   void update(const Context& ctx, std::int64_t step, double lr, const View& scale);
+
+  /// Call it before a step's forward pass: begins the checksums, if values were loaded. Collective.
+  void begin_step(const Context& ctx);
+  /// Compares all values with their checksums, if there are any, as an update does. Throws Error as
+  /// update() does. Collective.
+  void check_sums(const Context& ctx);
 
   const std::vector<ParameterGroup*>& groups() const { return groups_; }
   /// Buffers of group i in a checkpoint, (1, P) f32 each: ("master", ...), those of the optimizer's
@@ -93,7 +104,7 @@ class OptimizerState {
   bool has_averages() const { return has_averages_; }
   /// Called before buffers() are loaded: whether the checkpoint has averages. If not, the next
   /// update begins them. Has no effect if ema_decay is 0.
-  void expect_averages(bool stored) { has_averages_ = stored && options_.ema_decay > 0; }
+  void expect_averages(bool stored);
   /// Exchanges the weights and their averages, for an evaluation of the averages. A second call
   /// restores all bits. Collective: gathers the compute copies over data. Requires has_averages().
   void exchange_averages(const Context& ctx);
@@ -103,6 +114,8 @@ class OptimizerState {
   void for_owned_gradients(const auto& f) const;
   void check_allocated(const char* function) const;
   void update_average(const Context& ctx, std::size_t i) const;
+  void make_sums(const Context& ctx);
+  void refuse_fault(const std::string& fault) const;
   /// The number of the state buffer with the weights to evaluate; none if they are those of
   /// training, as before the first update.
   std::optional<std::size_t> evaluated() const;
@@ -122,6 +135,7 @@ class OptimizerState {
   std::vector<double> numbers_;       // empty before the first update
   std::vector<Tensor> averages_;      // for each group a (1, P); empty if ema_decay is 0
   bool has_averages_ = false;
+  std::unique_ptr<StateSums> sums_;  // null: none are kept
 };
 
 }  // namespace axonn

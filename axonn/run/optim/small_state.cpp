@@ -8,6 +8,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/random.h"
 #include "axonn/run/optim/factors.h"
+#include "axonn/run/optim/state_sums.h"
 
 namespace axonn {
 
@@ -135,7 +136,7 @@ void SmallState::write(const Context& ctx, std::size_t i, const View& values, st
 }
 
 void SmallState::for_parts(const Context& ctx, const UpdateRange& range, std::size_t count,
-                           const TakePart& f) const {
+                           const TakePart& f, const GroupSums* sums) const {
   for (const SmallLayout::Run& run : layout_.runs()) {
     const std::int64_t begin = std::max(run.slice.offset, range.begin),
                        end = std::min(run.end(), range.begin + range.count);
@@ -144,6 +145,8 @@ void SmallState::for_parts(const Context& ctx, const UpdateRange& range, std::si
       const std::int64_t n = next - at, stored = run.begin + at - run.slice.offset;
       AXONN_CHECK(stored % kStateBlock == 0, run.spec->name,
                   ": an update begins within a block of its state");
+      const StatePart part{.begin = at, .count = n, .stored = stored, .small = run.small};
+      if (sums) sums->sums->check(ctx, sums->group, part);
       std::vector<Tensor> held;
       std::vector<View> views;
       for (std::size_t i = 0; i < count; ++i) {
@@ -161,6 +164,7 @@ void SmallState::for_parts(const Context& ctx, const UpdateRange& range, std::si
          .rate = range.rate},
         views);
       for (std::size_t i = 0; i < held.size(); ++i) write(ctx, i, views[i], stored, run);
+      if (sums) sums->sums->keep(ctx, sums->group, part);
     }
   }
 }
@@ -196,11 +200,22 @@ void SmallState::set(const Context& ctx, std::size_t i, std::span<const float> v
 
 void for_parts(const Context& ctx, const StateViews& state, const UpdateRange& range,
                std::size_t count, const SmallState::TakePart& f) {
-  if (state.small()) return state.small()->for_parts(ctx, range, count, f);
-  std::vector<View> views;
-  for (std::size_t i = 0; i < count; ++i)
-    views.push_back(state[i].col_range(range.begin, range.count));
-  f(range, views);
+  const GroupSums* const of = state.sums();
+  if (state.small()) return state.small()->for_parts(ctx, range, count, f, of);
+  const std::int64_t end = range.begin + range.count;
+  for (std::int64_t at = range.begin, next = 0; at < end; at = next) {
+    next = of ? of->sums->part_end(ctx, of->group, at, end) : end;
+    const std::int64_t n = next - at;
+    std::vector<View> views;
+    for (std::size_t i = 0; i < count; ++i) views.push_back(state[i].col_range(at, n));
+    if (of) of->sums->check(ctx, of->group, StatePart{.begin = at, .count = n});
+    f({.begin = at,
+       .count = n,
+       .decayed = std::clamp<std::int64_t>(range.decayed - (at - range.begin), 0, n),
+       .rate = range.rate},
+      views);
+    if (of) of->sums->keep(ctx, of->group, StatePart{.begin = at, .count = n});
+  }
 }
 
 }  // namespace axonn

@@ -82,8 +82,8 @@ class SmallState {
   /// there is kept. Holds kAtOnce elements of each in further memory.
   static constexpr std::int64_t kAtOnce = 1 << 20;
   using TakePart = std::function<void(const UpdateRange& part, Views states)>;
-  void for_parts(const Context& ctx, const UpdateRange& range, std::size_t count,
-                 const TakePart& f) const;
+  void for_parts(const Context& ctx, const UpdateRange& range, std::size_t count, const TakePart& f,
+                 const GroupSums* sums = nullptr) const;
 
   /// Sets the i-th state, of layout().count(true) elements, to values in f32 of the host. absmax is
   /// that of each value's block where it comes from, or 0 where there is none: a block whose values
@@ -107,6 +107,7 @@ class SmallState {
 
 /// Calls f(part, states) for parts of a group's piece that make up a range: for all of it if the
 /// state is f32, else as SmallState::for_parts() does. For rules with Optimizer::state_signs().
+/// With StateViews::sums(), in smaller parts, whose checksums are computed before and after f.
 void for_parts(const Context& ctx, const StateViews& state, const UpdateRange& range,
                std::size_t count, const SmallState::TakePart& f);
 

@@ -279,6 +279,7 @@ class Trainer {
     local_fails_ = !fault.empty();
   }
   void save_locally() {
+    training_.optimizer.check_sums(training_.model.context());
     const std::string fault = local_.begin(
         state_.steps_done, state_blocks(training_.model, training_.optimizer), texts());
     if (!fault.empty()) note_local(fault);
@@ -435,6 +436,7 @@ class Trainer {
   void save() {
     finish_saving();
     restart_clock();
+    training_.optimizer.check_sums(training_.model.context());
     try {
       saver_.begin(world_, state_.steps_done, state_blocks(training_.model, training_.optimizer),
                    texts());

@@ -176,10 +176,22 @@ LossTerms loss_terms(LoadedModel& model, LoadedModel* teacher, PolicyData policy
   return terms;
 }
 
-OptimizerState::Options state_options(const Config& config) {
-  return {.ema_decay = config.optimizer.ema_decay,
-          .moments = config.optimizer.moments,
-          .seed = static_cast<std::uint64_t>(config.training.seed)};
+/// Whether the rank keeps checksums of its state, which a GPU does not compute yet.
+bool keeps_sums(const Config& config, const Device& device) {
+  const bool on_host = device.memory() == Memory::host && !device.captures(),
+             planned = !device.keeps_values() && !is_gpu(config.parallelism.device);
+  return config.training.verify_state && (on_host || planned);
+}
+
+OptimizerState::Options state_options(LoadedModel& model) {
+  const Config& config = model.config();
+  OptimizerState::Options options{.ema_decay = config.optimizer.ema_decay,
+                                  .moments = config.optimizer.moments,
+                                  .seed = static_cast<std::uint64_t>(config.training.seed),
+                                  .sums = keeps_sums(config, model.backend().device())};
+  for (ParameterGroup* group : model.model().groups())
+    if (group->frozen()) options.frozen.push_back(group);
+  return options;
 }
 
 }  // namespace
@@ -192,7 +204,7 @@ Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<
       teacher(load_beside(model, teacher_of(model.config()), world, tokenizer_of(corpora))),
       reference(load_beside(model, reference_of(model.config()), world, tokenizer_of(corpora))),
       optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
-                state_options(model.config())),
+                state_options(model)),
       step(model.model(), optimizer,
            loss_terms(model, teacher.get(), policy_data(model, reference.get(), corpora, options),
                       answers->training),

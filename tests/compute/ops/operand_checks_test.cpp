@@ -253,6 +253,7 @@ Refused of_others(const Operands& o) {
            ops::Momentum{.momentum = o.row, .gradient = o.row, .out = o.one}},
           {"squared_norm is (1,1) f32, want f64", ops::DivideByNorm{o.x, o.y, o.one}},
           {"b is (4,6) bf16, want f32", ops::WeightedSum{o.x, o.y, o.half}},
+          {"out is (1,6) f32, want i64", ops::WordSums{o.row, o.row, o.row}},
           {"values is (1,1) f32, want (1,6)", ops::MovingAverage{o.row, o.one, 0.1f}},
           {"codes is (1,6) f32, want u8",
            ops::EncodeDynamic{{.codes = o.row, .absmax = o.one, .table = o.row}, o.row}},

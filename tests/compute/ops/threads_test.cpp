@@ -15,14 +15,11 @@
 
 using namespace axonn;
 using reference::Matrix;
-
 // Every operation gives the same bits with one thread as with two or three. Sizes are large enough
 // that the threads share the work.
-
 namespace {
 
 constexpr std::int64_t kRows = 300, kCols = 768;
-
 using Outputs = std::vector<Operand>;
 
 void expect_same_bits(const std::string& name, const std::function<Outputs(Backend&)>& run) {
@@ -302,10 +299,13 @@ Outputs optimizers(Backend& backend, DType type) {
                                      .gradient = gradient,
                                      .out = out,
                                      .lr = 0.1f});
-  Operand clamped = input("c", 1, n, type);
+  Operand clamped = input("c", 1, n, type), words(1, 3, DType::i64);
   backend.run(ops::Clamp{clamped, 0.5f});
-  return outputs({&master, &first, &second, &out, &by_sgd, &slow, &momentum, &moved, &divided, &sum,
-                  &average, &by_lion, &mean, &z, &x, &clamped});
+  Matrix ends(1, 4);
+  ends.values = {0, 200, 200'000, 400'000};
+  backend.run(ops::WordSums{words, gradient, Operand(ends, DType::i64)});
+  return outputs({&words, &master, &first, &second, &out, &by_sgd, &slow, &momentum, &moved,
+                  &divided, &sum, &average, &by_lion, &mean, &z, &x, &clamped});
 }
 
 Outputs elements(Backend& backend, DType type) {

@@ -5,9 +5,6 @@
 
 #include <immintrin.h>
 
-#include "axonn/compute/ops/cpu/floats.h"
-#include "axonn/compute/tensor/dtype.h"
-
 // What codes_avx2.h and codes_avx512.h share, by F16C.
 
 namespace axonn::cpu::detail {

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "axonn/compute/ops/cpu/floats.h"
-#include "axonn/compute/tensor/dtype.h"
 #include "axonn/compute/tensor/quantization.h"
 
 // Registers of floats from codes, without instructions for them. The build copies this file or that

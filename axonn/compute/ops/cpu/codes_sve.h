@@ -7,7 +7,6 @@
 #include <arm_sve.h>
 
 #include "axonn/compute/ops/cpu/floats.h"
-#include "axonn/compute/tensor/dtype.h"
 
 // Registers of floats from codes by SVE; codes_portable.h describes the functions.
 

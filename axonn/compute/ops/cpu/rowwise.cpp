@@ -8,6 +8,7 @@
 #include "axonn/compute/ops/rowwise/optimizer.h"
 #include "axonn/compute/ops/rowwise/order.h"
 #include "axonn/compute/ops/rowwise/reduce.h"
+#include "axonn/compute/ops/rowwise/word_sums.h"
 
 namespace axonn::ops {
 
@@ -41,6 +42,7 @@ template void Clamp::run(cpu::Launch, const Checker&) const;
 template void Momentum::run(cpu::Launch, const Checker&) const;
 template void DivideByNorm::run(cpu::Launch, const Checker&) const;
 template void WeightedSum::run(cpu::Launch, const Checker&) const;
+template void WordSums::run(cpu::Launch, const Checker&) const;
 template void MovingAverage::run(cpu::Launch, const Checker&) const;
 template void EncodeDynamic::run(cpu::Launch, const Checker&) const;
 template void DecodeDynamic::run(cpu::Launch, const Checker&) const;

@@ -352,6 +352,15 @@ struct Team {
     return most;
   }
 
+  /// The sum of f(i), modulo 2^64, for i below count.
+  template <typename F>
+  [[gnu::flatten]] std::uint64_t sum_of(int count, F f) const {
+    std::uint64_t total = 0;
+#pragma omp simd reduction(+ : total)
+    for (int i = 0; i < count; ++i) total += f(i);
+    return total;
+  }
+
   /// out[c] += factor · values[c], with the rowwise::ScaledRow row(r), for rows [begin, end), in
   /// order, and c below count. Element c of out always belongs to the same member, c modulo their
   /// number.

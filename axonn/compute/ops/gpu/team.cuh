@@ -396,6 +396,13 @@ struct Team {
     return block_reduce(most, [](std::uint64_t a, std::uint64_t b) { return a > b ? a : b; });
   }
 
+  __device__ std::uint64_t sum_of(int count, auto f) const {
+    std::uint64_t total = 0;
+    const int step = static_cast<int>(blockDim.x);
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += step) total += f(i);
+    return block_reduce(total, [](std::uint64_t a, std::uint64_t b) { return a + b; });
+  }
+
   __device__ void sums_in_double(double* out, int count, std::int64_t begin, std::int64_t end,
                                  auto row) const {
     each(count, [&](int c) {

@@ -1,0 +1,298 @@
+#include "axonn/run/optim/state_sums.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "axonn/compute/tensor/dynamic_map.h"
+#include "axonn/foundation/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kCopy = "the compute copy";
+
+/// The byte of an element, or of the word of 32 bits that has its first byte.
+std::int64_t word_of(const View& data, std::int64_t element) {
+  return element * bytes_of(data.dtype) / 4 * 4;
+}
+
+}  // namespace
+
+StateSums::~StateSums() {
+  for (const Group& of : groups_) of.group->on_set({});
+}
+
+std::vector<StateSums::Run> StateSums::runs_of(const std::vector<NamedSlice>& slices,
+                                               std::int64_t divisor) {
+  std::vector<Run> runs;
+  for (const auto& [spec, slice] : slices)
+    runs.push_back(
+        {spec, slice.offset / divisor, (slice.offset + slice.count() + divisor - 1) / divisor});
+  std::ranges::sort(runs, {}, &Run::begin);
+  return runs;
+}
+
+StateSums::Buffer StateSums::make(const std::string& kind, const View& data, Covers covers,
+                                  const std::vector<Run>& runs, std::int64_t cut) {
+  AXONN_CHECK(data.rows == 1, kind, ": a buffer of state is one row, got ", data);
+  const std::int64_t each = covers == Covers::absmax ? kCell / DynamicMap::kBlock : kCell;
+  Buffer buffer{.kind = kind, .data = data, .covers = covers, .cells = {}};
+  std::int64_t at = 0;
+  const auto add_until = [&](const ParameterSpec* of, std::int64_t end) {
+    for (; at < end; at = std::min(end, at + each)) buffer.cells.push_back({at, of});
+  };
+  for (const Run& run : runs) {
+    add_until(nullptr, std::min(run.begin, cut));
+    add_until(nullptr, run.begin);
+    add_until(run.of, run.end);
+  }
+  add_until(nullptr, cut);
+  add_until(nullptr, data.cols);
+  return buffer;
+}
+
+void StateSums::add_group(ParameterGroup& group, const std::string& master) {
+  const View mine = group.piece_of_compute(), shard = group.shard();
+  const bool coded = group.quantization() != Quantization::none;
+  Group& made = groups_.emplace_back();
+  made.group = &group;
+  made.is_master = !group.frozen() && shard.dtype == DType::f32;
+  for (int data = 0; data < grid_.extent(Axis::data); ++data) {  // each cut as on its own rank
+    Coords at = grid_.coords();
+    at.at_axis[static_cast<int>(Axis::data)] = data;
+    const FlatSizes sizes = group.layout().sizes(at);
+    std::vector<Run> runs;
+    if (!coded) runs = runs_of(group.layout().piece_slices(at, sizes));
+    const std::int64_t cut = std::clamp<std::int64_t>(
+        sizes.decayed - group.layout().piece_begin(at, sizes), 0, group.frozen() ? 0 : sizes.piece);
+    const View piece = shard.col_range(data * mine.cols, mine.cols);
+    if (data == grid_.coord(Axis::data))
+      made.weights = make(made.is_master ? master : kCopy, piece, Covers::piece, runs, cut);
+    else
+      made.others.push_back({data, make(kCopy, piece, Covers::all, runs, cut)});
+  }
+  if (!group.frozen() && !made.is_master)
+    add(groups_.size() - 1, master, group.master(), Covers::piece, runs_of(group.piece_slices()));
+}
+
+void StateSums::add(std::size_t group, const std::string& kind, const View& data, Covers covers,
+                    const std::vector<Run>& runs) {
+  if (data.cols == 0) return;
+  Group& of = groups_[group];
+  const std::int64_t cut = covers == Covers::piece ? of.group->decayed() : 0;
+  of.state.push_back(make(kind, data, covers, runs, cut));
+}
+
+void StateSums::add_average(std::size_t group, const std::string& kind, const View& data) {
+  Group& of = groups_[group];
+  of.average =
+      make(kind, data, Covers::piece, runs_of(of.group->piece_slices()), of.group->decayed());
+}
+
+template <typename F>
+void StateSums::for_buffers(Group& of, const F& f) {
+  f(of.weights);
+  for (auto& [data, buffer] : of.others) f(buffer);
+  for (Buffer& buffer : of.state) f(buffer);
+  if (of.average) f(*of.average);
+}
+
+void StateSums::allocate(const Context& ctx) {
+  std::int64_t columns = 0;
+  const auto place = [&](Buffer& buffer) {
+    buffer.column = columns;
+    columns += std::ssize(buffer.cells) + 1;
+  };
+  for (Group& of : groups_) {  // at the same columns on all ranks of data
+    place(of.weights);
+    for (const auto& [data, other] : of.others)
+      columns = std::max(columns, of.weights.column + std::ssize(other.cells) + 1);
+  }
+  sent_ = columns;
+  for (Group& of : groups_) {
+    for (auto& [data, other] : of.others) {
+      other.gathered = data * sent_ + of.weights.column;
+      place(other);
+    }
+    for (Buffer& buffer : of.state) place(buffer);
+    if (of.average) place(*of.average);
+  }
+  table_ = ctx.zeros(kRows, columns, DType::i64, MemoryUse::optimizer);
+  if (grid_.extent(Axis::data) > 1)
+    gathered_ = ctx.zeros(1, grid_.extent(Axis::data) * sent_, DType::i64, MemoryUse::optimizer);
+  std::vector<std::int64_t> bounds(columns);
+  for (Group& of : groups_)
+    for_buffers(of, [&](const Buffer& buffer) {
+      std::int64_t* to = bounds.data() + buffer.column;
+      for (const Cell& cell : buffer.cells) *to++ = word_of(buffer.data, cell.begin);
+      *to = buffer.data.cols * bytes_of(buffer.data.dtype);
+    });
+  ctx.device().copy_from_host(table_.view().data, bounds.data(), columns * 8);
+  for (std::size_t i = 0; i < groups_.size(); ++i)
+    groups_[i].group->on_set([this, i](const Context& of, std::int64_t begin, std::int64_t count) {
+      if (!kept_) return;
+      const Group& group = groups_[i];
+      if (group.group->frozen()) return;  // publish_values() follows
+      gathered_.wait();                   // of the sums that are replaced here
+      sum(of, group.is_master ? group.weights : group.state.front(), begin, begin + count, now());
+    });
+}
+
+/// Of the cells with elements [begin, end).
+void StateSums::sum(const Context& ctx, const Buffer& buffer, std::int64_t begin, std::int64_t end,
+                    std::int64_t row) const {
+  const auto& cells = buffer.cells;
+  if (begin >= end) return;
+  const std::int64_t first = std::ranges::upper_bound(cells, begin, {}, &Cell::begin) -
+                             cells.begin() - 1,
+                     last = std::ranges::lower_bound(cells, end, {}, &Cell::begin) - cells.begin();
+  const auto byte_of = [&](std::int64_t cell) {
+    return cell < std::ssize(cells) ? word_of(buffer.data, cells[cell].begin)
+                                    : buffer.data.cols * bytes_of(buffer.data.dtype);
+  };
+  const std::int64_t size = bytes_of(buffer.data.dtype), from = byte_of(first) / size;
+  const auto columns = [&](std::int64_t of, std::int64_t count) {
+    return table_.view().row_range(of, 1).col_range(buffer.column + first, count);
+  };
+  ctx.backend.run(ops::WordSums{.out = columns(row, last - first),
+                                .inp = buffer.data.col_range(from, byte_of(last) / size - from),
+                                .bounds = columns(kBounds, last - first + 1)});
+}
+
+void StateSums::sum(const Context& ctx, const Buffer& buffer, std::int64_t row) const {
+  sum(ctx, buffer, 0, buffer.data.cols, row);
+}
+
+void StateSums::sum_part(const Context& ctx, const Buffer& buffer, const StatePart& part,
+                         std::int64_t row) const {
+  const auto run = [&](std::int64_t begin, std::int64_t end) { sum(ctx, buffer, begin, end, row); };
+  constexpr std::int64_t kBlock = DynamicMap::kBlock;
+  const std::int64_t stored = part.stored, end = stored + part.count;
+  if (buffer.covers == Covers::piece) return run(part.begin, part.begin + part.count);
+  if (stored < 0 || part.small != (buffer.covers != Covers::full)) return;
+  if (buffer.covers == Covers::absmax) return run(stored / kBlock, (end + kBlock - 1) / kBlock);
+  if (buffer.covers != Covers::all) run(stored, end);
+}
+
+void StateSums::sum_state(const Context& ctx, const Group& of, const std::optional<StatePart>& part,
+                          std::int64_t row) const {
+  const auto take = [&](const Buffer& buffer) {
+    if (part)
+      sum_part(ctx, buffer, *part, row);
+    else
+      sum(ctx, buffer, row);
+  };
+  if (of.is_master || row != kFound) take(of.weights);
+  for (const Buffer& buffer : of.state) take(buffer);
+}
+
+void StateSums::check(const Context& ctx, std::size_t group, const std::optional<StatePart>& part) {
+  sum_state(ctx, groups_[group], part, kFound);
+}
+
+void StateSums::keep(const Context& ctx, std::size_t group, const std::optional<StatePart>& part) {
+  sum_state(ctx, groups_[group], part, next());
+}
+
+void StateSums::check_average(const Context& ctx, std::size_t group) {
+  sum(ctx, *groups_[group].average, kFound);
+}
+
+void StateSums::keep_average(const Context& ctx, std::size_t group) {
+  sum(ctx, *groups_[group].average, next());
+}
+
+std::int64_t StateSums::part_end(const Context& ctx, std::size_t group, std::int64_t at,
+                                 std::int64_t end) const {
+  if (ctx.device().memory() != Memory::host) return end;
+  const auto& cells = groups_[group].weights.cells;
+  auto next = std::ranges::upper_bound(cells, at, {}, &Cell::begin);  // the end of the first cell
+  while (next != cells.end() && std::next(next) != cells.end() &&
+         std::next(next)->begin <= at + kPart)
+    ++next;
+  return next == cells.end() ? end : std::min(end, next->begin);
+}
+
+void StateSums::gather() {
+  if (gathered_.empty()) return;
+  gathered_.set_pending(
+      grid_.along(Axis::data)
+          .all_gather(buffer_of(gathered_.raw_view()),
+                      buffer_of(table_.view().row_range(now(), 1).col_range(0, sent_)),
+                      "state sums"));
+}
+
+void StateSums::ignore_publishes() {
+  for (Group& of : groups_) of.published = of.group->publishes();
+}
+
+void StateSums::begin_step(const Context& ctx) {
+  if (std::exchange(kept_, true)) return;
+  for (Group& of : groups_) {
+    of.group->shard();
+    for_buffers(of, [&](const Buffer& buffer) {
+      for (const std::int64_t row : {std::int64_t{kFound}, now(), next()}) sum(ctx, buffer, row);
+    });
+  }
+  ignore_publishes();
+  gather();
+}
+
+void StateSums::check_copies(const Context& ctx) {
+  begin_step(ctx);
+  bool changed = false;
+  for (Group& of : groups_) {
+    of.group->shard();  // the pieces of other ranks have arrived
+    if (std::exchange(of.published, of.group->publishes()) == of.group->publishes()) continue;
+    for (const std::int64_t row : {now(), next()}) sum(ctx, of.weights, row);
+    changed = true;
+  }
+  if (changed) gather();
+  for (const Group& of : groups_) {
+    if (!of.is_master) sum(ctx, of.weights, kFound);
+    for (const auto& [data, other] : of.others) sum(ctx, other, kFound);
+  }
+}
+
+std::string StateSums::finish_update(const Context& ctx) {
+  std::string fault = compare(ctx);
+  now_ = 1 - now_;
+  gather();
+  return fault;
+}
+
+std::string StateSums::find_fault(const Context& ctx) {
+  check_copies(ctx);
+  for (const Group& of : groups_) {
+    sum_state(ctx, of, {}, kFound);
+    if (of.average) sum(ctx, *of.average, kFound);
+  }
+  return compare(ctx);
+}
+
+std::string StateSums::compare(const Context& ctx) {
+  if (!ctx.device().keeps_values()) return {};
+  const std::int64_t columns = table_.cols();
+  std::vector<std::int64_t> found(columns), kept(columns), gathered(gathered_.count());
+  const auto copy = [&](const View& from, std::vector<std::int64_t>& to) {
+    ctx.device().copy_to_host(to.data(), from.data, std::ssize(to) * 8);
+  };
+  copy(table_.view().row_range(kFound, 1), found);
+  copy(table_.view().row_range(now(), 1), kept);
+  if (!gathered.empty()) copy(gathered_.view(), gathered);
+  std::string fault;
+  for (Group& of : groups_)
+    for_buffers(of, [&](const Buffer& buffer) {
+      for (std::int64_t i = 0; fault.empty() && i < std::ssize(buffer.cells); ++i) {
+        const std::int64_t right =
+            buffer.gathered ? gathered[*buffer.gathered + i] : kept[buffer.column + i];
+        if (found[buffer.column + i] == right) continue;
+        const ParameterSpec* const spec = buffer.cells[i].of;
+        fault = concat(buffer.kind, " of ", spec ? spec->name : of.group->name());
+      }
+    });
+  return fault;
+}
+
+}  // namespace axonn
