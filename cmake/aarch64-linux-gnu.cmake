@@ -17,3 +17,12 @@ foreach(kind LIBRARY INCLUDE PACKAGE)
 endforeach()
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L ${axonn_sysroot})
+
+# Open MPI: its wrapper compilers and pkg-config would tell this machine's paths.
+set(ENV{PKG_CONFIG_LIBDIR} ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig)
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${CMAKE_SYSROOT})
+set(MPI_SKIP_COMPILER_WRAPPER ON)
+set(axonn_mpi ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/openmpi)
+set(MPI_CXX_HEADER_DIR ${axonn_mpi}/include CACHE PATH "")
+set(MPI_CXX_LIB_NAMES mpi CACHE STRING "")
+set(MPI_mpi_LIBRARY ${axonn_mpi}/lib/libmpi.so CACHE FILEPATH "")

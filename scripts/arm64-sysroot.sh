@@ -14,12 +14,12 @@ cannot() {
   exit 77
 }
 
-# Those of install-packages.sh without tools, without MPI, and without the optional libraries that
-# need many others; GoogleTest for the tests.
+# Those of install-packages.sh without tools; GoogleTest for the tests.
 packages=(
   libc6-dev libstdc++-12-dev libgomp1 libdnnl-dev libxxhash-dev libfmt-dev nlohmann-json3-dev
   libtomlplusplus-dev libcli11-dev libpcre2-dev zlib1g-dev libzstd-dev libbz2-dev liblzma-dev
-  libboost-dev libgtest-dev libgmock-dev
+  libboost-dev libicu-dev libsentencepiece-dev libsnappy-dev liblz4-dev libbrotli-dev
+  libopenmpi-dev libopenblas-dev libgtest-dev libgmock-dev
 )
 
 for tool in apt-get dpkg-deb; do
@@ -69,6 +69,10 @@ mv "$root.new/files" "$root.new/root/files"
 # Links to absolute paths would lead to this machine's libraries.
 find "$root.new/root" -type l -lname '/*' | while read -r link; do
   ln -sf --relative "$root.new/root$(readlink "$link")" "$link"
+done
+# Debian chooses an OpenBLAS by a link, which is made when its package is installed.
+for name in libopenblas.so libopenblas.so.0; do
+  ln -s "openblas-pthread/$name" "$root.new/root/usr/lib/aarch64-linux-gnu/$name"
 done
 cp "$0" "$root.new/root/made-by"
 rm -rf "$root"

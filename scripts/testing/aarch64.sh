@@ -17,6 +17,6 @@ scripts/build.sh dev axonn
 scripts/build.sh aarch64 axonn ops_test ops_threads_test
 # Emulated arithmetic is a thousand times slower: the tests that take seconds, not minutes.
 few='*Softmax*:*RmsNorm*:*Embedding*:*Optimizer*:*Rotary*:*Swiglu*:*Convert*:*Dequantize*'
-few+=':*CrossEntropy*:*Threads.ProductsInEveryMode*'
+few+=':*CrossEntropy*:*QuantizedMatmul*:Matmul.ByTilesEquals*:*Threads.ProductsInEveryMode*'
 GTEST_FILTER=$few ctest --test-dir build/aarch64 -j "$(nproc)" --output-on-failure \
   --no-tests=error -R '^(ops|ops_threads)_test[.]|^packages_(aarch64|one_symbol)$'

@@ -35,13 +35,14 @@ on() {
 
 # train PROCESSOR NAME FLAG...: trains into folder NAME, and writes the loss of each step to
 # NAME.losses.
+run=(train --model.layers 2 --model.hidden 32 --model.heads 4 --model.vocab 256
+  --data.synthetic 20KB --training.steps 4 --training.seq_len 16 --training.global_batch 4
+  --optimizer.lr 1e-3 --training.threads 1 --checkpoint.every 2)
 train() {
   local processor=$1 name=$2
   shift 2
-  on "$processor" train --model.layers 2 --model.hidden 32 --model.heads 4 --model.vocab 256 \
-    --data.synthetic 20KB --training.steps 4 --training.seq_len 16 --training.global_batch 4 \
-    --optimizer.lr 1e-3 --training.threads 1 --checkpoint.every 2 --output.dir "$work/$name" "$@" \
-    >"$work/$name.log" 2>&1 || { cat "$work/$name.log" >&2; fail "train $name"; }
+  on "$processor" "${run[@]}" --output.dir "$work/$name" "$@" >"$work/$name.log" 2>&1 ||
+    { cat "$work/$name.log" >&2; fail "train $name"; }
   sed -nE 's/.*"loss": ([0-9.e+-]+).*/\1/p' "$work/$name/metrics.jsonl" >"$work/$name.losses"
 }
 
@@ -79,17 +80,21 @@ for grid in 2,2,1,1 1,1,2,2; do
   done
 done
 
-# The same bits by registers of every length: those of the wider set that multiplies bf16 by the
-# same instructions.
+# The same bits by registers of every length, and of bf16 by the same kind of products.
 hash_of() { on here hash "$work/$1" | sed 1d; }
-axes=(--parallelism.x 2 --parallelism.z 2)
-for pair in "neon $neon $sve512 f32" "bf16 $neon $sve512 bf16" \
-  "neon-bf16 $neon_bf16 $sve256_bf16 bf16"; do
-  read -r name narrow wide dtype <<<"$pair"
-  train "$narrow" "narrow-$name" "${axes[@]}" --training.dtype "$dtype"
-  train "$wide" "wide-$name" "${axes[@]}" --training.dtype "$dtype"
-  same "bits of $narrow and $wide, $dtype," "$(hash_of "narrow-$name")" "$(hash_of "wide-$name")"
+for dtype in f32 bf16; do
+  for processor in $neon $neon_bf16 $sve512 $sve256_bf16; do
+    train "$processor" "$processor-$dtype" --parallelism.x 2 --parallelism.z 2 \
+      --training.dtype "$dtype"
+  done
 done
+for pair in "$neon $sve512 f32" "$neon $neon_bf16 f32" "$neon $sve256_bf16 f32" \
+  "$neon $sve512 bf16" "$neon_bf16 $sve256_bf16 bf16"; do
+  read -r processor other dtype <<<"$pair"
+  same "bits of $processor and $other in $dtype" "$(hash_of "$processor-$dtype")" \
+    "$(hash_of "$other-$dtype")"
+done
+[[ $(hash_of "$neon-bf16") != "$(hash_of "$neon_bf16-bf16")" ]] || fail "bf16 has one kind of bits"
 
 grid=2,2,1,1
 train $neon_bf16 threads-1 --training.dtype bf16
@@ -107,8 +112,8 @@ if [[ -n $mpirun ]]; then
   # shellcheck disable=SC2016
   launcher=("$mpirun" -np 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@"; shift 6
     exec "$HERE" "$@"' sh)
-  if HERE=$here on "$neon" train --model.layers 2 --data.synthetic 20KB --parallelism.z 2 \
-    --output.dir "$work/mixed" >"$work/mixed.log" 2>&1; then fail "a mixed run was not refused"; fi
+  if HERE=$here on "$neon" "${run[@]}" --parallelism.z 2 --output.dir "$work/mixed" \
+    >"$work/mixed.log" 2>&1; then fail "a mixed run was not refused"; fi
   grep -q "$(hostname) computes with .* ($(uname -m)), but rank 0 on .* (aarch64)" \
     "$work/mixed.log" || { cat "$work/mixed.log" >&2; fail "refusal of a mixed run"; }
   launcher=()
