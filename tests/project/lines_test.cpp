@@ -10,7 +10,7 @@ namespace {
 
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
-    {"foundation", 5650}, {"compute", 22250}, {"ranks", 9940}, {"data", 32190}, {"network", 20420},
+    {"foundation", 5650}, {"compute", 22250}, {"ranks", 10020}, {"data", 32190}, {"network", 20420},
     {"run", 17010},       {"use", 14870},     {"plan", 8180},  {"app", 14560}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {
