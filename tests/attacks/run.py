@@ -7,6 +7,7 @@ set.
 
 from accidents import accidents
 from damage import flipped_bits, short_writes, small_disks
+from flips import flipped_state
 from folders import folders
 from harness import main
 from hostile_requests import hostile_requests
@@ -21,6 +22,6 @@ from supervised import local_states, supervised
 from system_calls import system_calls
 
 main({attack.__name__: attack for attack in
-      (kills, supervised, local_states, system_calls, short_writes, flipped_bits, small_disks, signals, slurm,
-       job_scripts, job_chain, folders, accidents, strangers, hostile_requests,
+      (kills, supervised, local_states, flipped_state, system_calls, short_writes, flipped_bits, small_disks,
+       signals, slurm, job_scripts, job_chain, folders, accidents, strangers, hostile_requests,
        random_folders, random_trainings)})  # fmt: skip

@@ -75,6 +75,8 @@ struct CollectivePolicy {
   std::optional<CollectiveMethod> method = {};
   /// The rates of the machine, if they are known.
   std::optional<CollectiveRates> rates = {};
+  /// Whether messages have checksums, where ranks exchange data by MPI.
+  bool checksums = false;
 
   /// `usual`: the transport's rates if those of the machine are unknown.
   CollectiveMethod choose(const CollectiveSize& of, const HostShape& shape,

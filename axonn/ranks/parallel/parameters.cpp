@@ -377,7 +377,7 @@ void ParameterGroup::set_values(const Context& ctx, std::int64_t offset,
   if (!master_.empty()) {
     const View to = master().col_range(offset, std::ssize(values));
     ctx.device().copy_from_host(to.data, values.data(), std::ssize(values) * 4);
-    if (on_set_) on_set_(ctx, offset, std::ssize(values));
+    if (on_set_) on_set_(offset, std::ssize(values));
     return;
   }
   const auto round_to = [&]<typename T>(T) {

@@ -205,8 +205,8 @@ class ParameterGroup {
   void publish_values(const Context& ctx);
   /// How often that was called.
   std::int64_t publishes() const { return publishes_; }
-  /// Calls f(ctx, begin, count) after set_values() of elements of the master copy; or nothing.
-  using OnSet = std::function<void(const Context&, std::int64_t begin, std::int64_t count)>;
+  /// Calls f(begin, count) after set_values() of elements of the master copy; or nothing.
+  using OnSet = std::function<void(std::int64_t begin, std::int64_t count)>;
   void on_set(OnSet f) { on_set_ = std::move(f); }
 
   /// (1, P) views of this rank's piece. The master copy may be part of the compute copy, which an

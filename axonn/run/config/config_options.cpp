@@ -154,6 +154,9 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
             .min = 1,
             .max = 1024});
   list_overlap(parallelism, list);
+  list.add("verify_messages", &parallelism.verify_messages,
+           {.help = "whether each message of MPI has a checksum, which the receiver compares; "
+                    "bytes that differ end the run, and name both ranks and the operation"});
   list.add("timeout_seconds", &parallelism.timeout_seconds,
            {.help = "time after which a rank that holds others up without progress ends the run",
             .unit = "seconds",

@@ -307,7 +307,7 @@ KeyReasons unused_keys(const Config& config) {
   keys.when(!planned && grid.ranks() == 1,
             {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
              "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",
-             "parallelism.overlap_data"},
+             "parallelism.overlap_data", "parallelism.verify_messages"},
             "there is only one rank");
   return keys.found;
 }

@@ -45,15 +45,10 @@ void refuse_lone_processes(const Communicator& world) {
 }  // namespace
 
 CollectivePolicy policy_of(const ParallelismConfig& config) {
-  switch (config.collectives) {
-    case CollectivesKind::automatic:
-      break;
-    case CollectivesKind::flat:
-      return {CollectiveMethod::flat};
-    case CollectivesKind::two_level:
-      return {CollectiveMethod::two_level};
-  }
-  return {};
+  CollectivePolicy policy{.checksums = config.verify_messages};
+  if (config.collectives == CollectivesKind::flat) policy.method = CollectiveMethod::flat;
+  if (config.collectives == CollectivesKind::two_level) policy.method = CollectiveMethod::two_level;
+  return policy;
 }
 
 void launch(const ParallelismConfig& parallelism,

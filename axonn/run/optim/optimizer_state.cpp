@@ -89,7 +89,7 @@ void OptimizerState::make_sums(const Context& ctx) {
     if (!averages_.empty()) sums_->add_average(i, kAveragesKind, averages_[i].view());
   }
   for (ParameterGroup* group : options_.frozen) sums_->add_group(*group, kWeightsKind);
-  sums_->allocate(ctx);
+  sums_->allocate();
 }
 
 void OptimizerState::refuse_fault(const std::string& fault) const {
@@ -100,12 +100,12 @@ void OptimizerState::refuse_fault(const std::string& fault) const {
        "checksums. Take that rank's node out if it happens there again");
 }
 
-void OptimizerState::begin_step(const Context& ctx) {
-  if (sums_) sums_->begin_step(ctx);
+void OptimizerState::begin_step() {
+  if (sums_) sums_->begin_step();
 }
 
-void OptimizerState::check_sums(const Context& ctx) {
-  if (sums_) refuse_fault(sums_->find_fault(ctx));
+void OptimizerState::check_sums() {
+  if (sums_) refuse_fault(sums_->find_fault());
 }
 
 void OptimizerState::expect_averages(bool stored) {
@@ -166,8 +166,8 @@ void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, co
   optimizer_->change_numbers(now, numbers_);
   now.numbers = numbers_;
   const bool by_parts = sums_ && optimizer_->updates_by_parts();
-  if (sums_) sums_->check_copies(ctx);
-  for (std::size_t i = 0; sums_ && !by_parts && i < groups_.size(); ++i) sums_->check(ctx, i);
+  if (sums_) sums_->check_copies();
+  for (std::size_t i = 0; sums_ && !by_parts && i < groups_.size(); ++i) sums_->check(i);
   optimizer_->update_together(ctx, now, states);
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     ParameterGroup& group = *groups_[i];
@@ -179,23 +179,23 @@ void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, co
       now.factor_layout = &factors_[i].layout;
     }
     optimizer_->update(ctx, group, now);
-    if (sums_ && !by_parts) sums_->keep(ctx, i);
+    if (sums_ && !by_parts) sums_->keep(i);
     if (options_.ema_decay > 0) update_average(ctx, i);
     group.publish(ctx);
   }
   has_averages_ = options_.ema_decay > 0;
-  if (sums_) refuse_fault(sums_->finish_update(ctx));
+  if (sums_) refuse_fault(sums_->finish_update());
 }
 
 void OptimizerState::update_average(const Context& ctx, std::size_t i) const {
   const View average = averages_[i].view(), weights = groups_[i]->master();
-  if (sums_) sums_->check_average(ctx, i);
+  if (sums_) sums_->check_average(i);
   if (has_averages_)
     ctx.backend.run(
         ops::MovingAverage{average, weights, static_cast<float>(1 - options_.ema_decay)});
   else
     ctx.backend.run(ops::Cast{average, weights});
-  if (sums_) sums_->keep_average(ctx, i);
+  if (sums_) sums_->keep_average(i);
 }
 
 void OptimizerState::exchange(const Context& ctx, const auto& of_group) {

@@ -60,10 +60,10 @@ class OptimizerState {
   void update(const Context& ctx, std::int64_t step, double lr, const View& scale);
 
   /// Call it before a step's forward pass: begins the checksums, if values were loaded. Collective.
-  void begin_step(const Context& ctx);
+  void begin_step();
   /// Compares all values with their checksums, if there are any, as an update does. Throws Error as
   /// update() does. Collective.
-  void check_sums(const Context& ctx);
+  void check_sums();
 
   const std::vector<ParameterGroup*>& groups() const { return groups_; }
   /// Buffers of group i in a checkpoint, (1, P) f32 each: ("master", ...), those of the optimizer's

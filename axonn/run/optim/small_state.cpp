@@ -146,7 +146,7 @@ void SmallState::for_parts(const Context& ctx, const UpdateRange& range, std::si
       AXONN_CHECK(stored % kStateBlock == 0, run.spec->name,
                   ": an update begins within a block of its state");
       const StatePart part{.begin = at, .count = n, .stored = stored, .small = run.small};
-      if (sums) sums->sums->check(ctx, sums->group, part);
+      if (sums) sums->sums->check(sums->group, part);
       std::vector<Tensor> held;
       std::vector<View> views;
       for (std::size_t i = 0; i < count; ++i) {
@@ -164,7 +164,7 @@ void SmallState::for_parts(const Context& ctx, const UpdateRange& range, std::si
          .rate = range.rate},
         views);
       for (std::size_t i = 0; i < held.size(); ++i) write(ctx, i, views[i], stored, run);
-      if (sums) sums->sums->keep(ctx, sums->group, part);
+      if (sums) sums->sums->keep(sums->group, part);
     }
   }
 }
@@ -204,17 +204,17 @@ void for_parts(const Context& ctx, const StateViews& state, const UpdateRange& r
   if (state.small()) return state.small()->for_parts(ctx, range, count, f, of);
   const std::int64_t end = range.begin + range.count;
   for (std::int64_t at = range.begin, next = 0; at < end; at = next) {
-    next = of ? of->sums->part_end(ctx, of->group, at, end) : end;
+    next = of ? of->sums->part_end(of->group, at, end) : end;
     const std::int64_t n = next - at;
     std::vector<View> views;
     for (std::size_t i = 0; i < count; ++i) views.push_back(state[i].col_range(at, n));
-    if (of) of->sums->check(ctx, of->group, StatePart{.begin = at, .count = n});
+    if (of) of->sums->check(of->group, StatePart{.begin = at, .count = n});
     f({.begin = at,
        .count = n,
        .decayed = std::clamp<std::int64_t>(range.decayed - (at - range.begin), 0, n),
        .rate = range.rate},
       views);
-    if (of) of->sums->keep(ctx, of->group, StatePart{.begin = at, .count = n});
+    if (of) of->sums->keep(of->group, StatePart{.begin = at, .count = n});
   }
 }
 

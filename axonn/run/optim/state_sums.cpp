@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <omp.h>
+
 #include "axonn/compute/tensor/dynamic_map.h"
 #include "axonn/foundation/base/check.h"
 
@@ -98,7 +100,7 @@ void StateSums::for_buffers(Group& of, const F& f) {
   if (of.average) f(*of.average);
 }
 
-void StateSums::allocate(const Context& ctx) {
+void StateSums::allocate() {
   std::int64_t columns = 0;
   const auto place = [&](Buffer& buffer) {
     buffer.column = columns;
@@ -118,30 +120,28 @@ void StateSums::allocate(const Context& ctx) {
     for (Buffer& buffer : of.state) place(buffer);
     if (of.average) place(*of.average);
   }
-  table_ = ctx.zeros(kRows, columns, DType::i64, MemoryUse::optimizer);
-  if (grid_.extent(Axis::data) > 1)
-    gathered_ = ctx.zeros(1, grid_.extent(Axis::data) * sent_, DType::i64, MemoryUse::optimizer);
-  std::vector<std::int64_t> bounds(columns);
+  columns_ = columns;
+  table_.assign(kRows * columns, 0);
+  if (grid_.extent(Axis::data) > 1) gathered_.assign(grid_.extent(Axis::data) * sent_, 0);
   for (Group& of : groups_)
     for_buffers(of, [&](const Buffer& buffer) {
-      std::int64_t* to = bounds.data() + buffer.column;
+      std::int64_t* to = row(kBounds) + buffer.column;
       for (const Cell& cell : buffer.cells) *to++ = word_of(buffer.data, cell.begin);
       *to = buffer.data.cols * bytes_of(buffer.data.dtype);
     });
-  ctx.device().copy_from_host(table_.view().data, bounds.data(), columns * 8);
+  backend_ = make_cpu_backend(omp_get_max_threads());  // as many as the rank has
   for (std::size_t i = 0; i < groups_.size(); ++i)
-    groups_[i].group->on_set([this, i](const Context& of, std::int64_t begin, std::int64_t count) {
+    groups_[i].group->on_set([this, i](std::int64_t begin, std::int64_t count) {
       if (!kept_) return;
       const Group& group = groups_[i];
       if (group.group->frozen()) return;  // publish_values() follows
-      gathered_.wait();                   // of the sums that are replaced here
-      sum(of, group.is_master ? group.weights : group.state.front(), begin, begin + count, now());
+      gathering_.wait();                  // of the sums that are replaced here
+      sum(group.is_master ? group.weights : group.state.front(), begin, begin + count, now());
     });
 }
 
 /// Of the cells with elements [begin, end).
-void StateSums::sum(const Context& ctx, const Buffer& buffer, std::int64_t begin, std::int64_t end,
-                    std::int64_t row) const {
+void StateSums::sum(const Buffer& buffer, std::int64_t begin, std::int64_t end, std::int64_t to) {
   const auto& cells = buffer.cells;
   if (begin >= end) return;
   const std::int64_t first = std::ranges::upper_bound(cells, begin, {}, &Cell::begin) -
@@ -153,20 +153,17 @@ void StateSums::sum(const Context& ctx, const Buffer& buffer, std::int64_t begin
   };
   const std::int64_t size = bytes_of(buffer.data.dtype), from = byte_of(first) / size;
   const auto columns = [&](std::int64_t of, std::int64_t count) {
-    return table_.view().row_range(of, 1).col_range(buffer.column + first, count);
+    return View{row(of) + buffer.column + first, DType::i64, 1, count, count};
   };
-  ctx.backend.run(ops::WordSums{.out = columns(row, last - first),
-                                .inp = buffer.data.col_range(from, byte_of(last) / size - from),
-                                .bounds = columns(kBounds, last - first + 1)});
+  backend_->run(ops::WordSums{.out = columns(to, last - first),
+                              .inp = buffer.data.col_range(from, byte_of(last) / size - from),
+                              .bounds = columns(kBounds, last - first + 1)});
 }
 
-void StateSums::sum(const Context& ctx, const Buffer& buffer, std::int64_t row) const {
-  sum(ctx, buffer, 0, buffer.data.cols, row);
-}
+void StateSums::sum(const Buffer& buffer, std::int64_t to) { sum(buffer, 0, buffer.data.cols, to); }
 
-void StateSums::sum_part(const Context& ctx, const Buffer& buffer, const StatePart& part,
-                         std::int64_t row) const {
-  const auto run = [&](std::int64_t begin, std::int64_t end) { sum(ctx, buffer, begin, end, row); };
+void StateSums::sum_part(const Buffer& buffer, const StatePart& part, std::int64_t to) {
+  const auto run = [&](std::int64_t begin, std::int64_t end) { sum(buffer, begin, end, to); };
   constexpr std::int64_t kBlock = DynamicMap::kBlock;
   const std::int64_t stored = part.stored, end = stored + part.count;
   if (buffer.covers == Covers::piece) return run(part.begin, part.begin + part.count);
@@ -175,37 +172,31 @@ void StateSums::sum_part(const Context& ctx, const Buffer& buffer, const StatePa
   if (buffer.covers != Covers::all) run(stored, end);
 }
 
-void StateSums::sum_state(const Context& ctx, const Group& of, const std::optional<StatePart>& part,
-                          std::int64_t row) const {
+void StateSums::sum_state(const Group& of, const std::optional<StatePart>& part, std::int64_t to) {
   const auto take = [&](const Buffer& buffer) {
     if (part)
-      sum_part(ctx, buffer, *part, row);
+      sum_part(buffer, *part, to);
     else
-      sum(ctx, buffer, row);
+      sum(buffer, to);
   };
-  if (of.is_master || row != kFound) take(of.weights);
+  if (of.is_master || to != kFound) take(of.weights);
   for (const Buffer& buffer : of.state) take(buffer);
 }
 
-void StateSums::check(const Context& ctx, std::size_t group, const std::optional<StatePart>& part) {
-  sum_state(ctx, groups_[group], part, kFound);
+void StateSums::check(std::size_t group, const std::optional<StatePart>& part) {
+  sum_state(groups_[group], part, kFound);
 }
 
-void StateSums::keep(const Context& ctx, std::size_t group, const std::optional<StatePart>& part) {
-  sum_state(ctx, groups_[group], part, next());
+void StateSums::keep(std::size_t group, const std::optional<StatePart>& part) {
+  sum_state(groups_[group], part, next());
 }
 
-void StateSums::check_average(const Context& ctx, std::size_t group) {
-  sum(ctx, *groups_[group].average, kFound);
-}
+void StateSums::check_average(std::size_t group) { sum(*groups_[group].average, kFound); }
 
-void StateSums::keep_average(const Context& ctx, std::size_t group) {
-  sum(ctx, *groups_[group].average, next());
-}
+void StateSums::keep_average(std::size_t group) { sum(*groups_[group].average, next()); }
 
-std::int64_t StateSums::part_end(const Context& ctx, std::size_t group, std::int64_t at,
-                                 std::int64_t end) const {
-  if (ctx.device().memory() != Memory::host) return end;
+std::int64_t StateSums::part_end(std::size_t group, std::int64_t at, std::int64_t end) const {
+  if (end <= at + kPart) return end;
   const auto& cells = groups_[group].weights.cells;
   auto next = std::ranges::upper_bound(cells, at, {}, &Cell::begin);  // the end of the first cell
   while (next != cells.end() && std::next(next) != cells.end() &&
@@ -216,78 +207,69 @@ std::int64_t StateSums::part_end(const Context& ctx, std::size_t group, std::int
 
 void StateSums::gather() {
   if (gathered_.empty()) return;
-  gathered_.set_pending(
+  gathering_ =
       grid_.along(Axis::data)
-          .all_gather(buffer_of(gathered_.raw_view()),
-                      buffer_of(table_.view().row_range(now(), 1).col_range(0, sent_)),
-                      "state sums"));
+          .all_gather(buffer(std::span(gathered_)),
+                      buffer(std::span(table_).subspan(now() * columns_, sent_)), "state sums");
 }
 
 void StateSums::ignore_publishes() {
   for (Group& of : groups_) of.published = of.group->publishes();
 }
 
-void StateSums::begin_step(const Context& ctx) {
+void StateSums::begin_step() {
   if (std::exchange(kept_, true)) return;
   for (Group& of : groups_) {
     of.group->shard();
     for_buffers(of, [&](const Buffer& buffer) {
-      for (const std::int64_t row : {std::int64_t{kFound}, now(), next()}) sum(ctx, buffer, row);
+      for (const std::int64_t to : {std::int64_t{kFound}, now(), next()}) sum(buffer, to);
     });
   }
   ignore_publishes();
   gather();
 }
 
-void StateSums::check_copies(const Context& ctx) {
-  begin_step(ctx);
+void StateSums::check_copies() {
+  begin_step();
   bool changed = false;
   for (Group& of : groups_) {
     of.group->shard();  // the pieces of other ranks have arrived
     if (std::exchange(of.published, of.group->publishes()) == of.group->publishes()) continue;
-    for (const std::int64_t row : {now(), next()}) sum(ctx, of.weights, row);
+    for (const std::int64_t to : {now(), next()}) sum(of.weights, to);
     changed = true;
   }
   if (changed) gather();
   for (const Group& of : groups_) {
-    if (!of.is_master) sum(ctx, of.weights, kFound);
-    for (const auto& [data, other] : of.others) sum(ctx, other, kFound);
+    if (!of.is_master) sum(of.weights, kFound);
+    for (const auto& [data, other] : of.others) sum(other, kFound);
   }
 }
 
-std::string StateSums::finish_update(const Context& ctx) {
-  std::string fault = compare(ctx);
+std::string StateSums::finish_update() {
+  std::string fault = compare();
   now_ = 1 - now_;
   gather();
   return fault;
 }
 
-std::string StateSums::find_fault(const Context& ctx) {
-  check_copies(ctx);
+std::string StateSums::find_fault() {
+  check_copies();
   for (const Group& of : groups_) {
-    sum_state(ctx, of, {}, kFound);
-    if (of.average) sum(ctx, *of.average, kFound);
+    sum_state(of, {}, kFound);
+    if (of.average) sum(*of.average, kFound);
   }
-  return compare(ctx);
+  return compare();
 }
 
-std::string StateSums::compare(const Context& ctx) {
-  if (!ctx.device().keeps_values()) return {};
-  const std::int64_t columns = table_.cols();
-  std::vector<std::int64_t> found(columns), kept(columns), gathered(gathered_.count());
-  const auto copy = [&](const View& from, std::vector<std::int64_t>& to) {
-    ctx.device().copy_to_host(to.data(), from.data, std::ssize(to) * 8);
-  };
-  copy(table_.view().row_range(kFound, 1), found);
-  copy(table_.view().row_range(now(), 1), kept);
-  if (!gathered.empty()) copy(gathered_.view(), gathered);
+std::string StateSums::compare() {
+  gathering_.wait();
   std::string fault;
   for (Group& of : groups_)
     for_buffers(of, [&](const Buffer& buffer) {
       for (std::int64_t i = 0; fault.empty() && i < std::ssize(buffer.cells); ++i) {
         const std::int64_t right =
-            buffer.gathered ? gathered[*buffer.gathered + i] : kept[buffer.column + i];
-        if (found[buffer.column + i] == right) continue;
+            buffer.gathered ? gathered_[*buffer.gathered + i] : row(now())[buffer.column + i];
+        if (row(kFound)[buffer.column + i] == right) continue;
         const ParameterSpec* const spec = buffer.cells[i].of;
         fault = concat(buffer.kind, " of ", spec ? spec->name : of.group->name());
       }

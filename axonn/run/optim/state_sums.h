@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,7 +28,7 @@ struct StatePart {
 ///
 /// They are of runs of a parameter (ops::WordSums), which costs 8 bytes for each 64 KiB, and with
 /// data > 1 an all-gather over data of the sums of the compute copies after each update. A value
-/// that ParameterGroup::set_values() sets is taken as right.
+/// that ParameterGroup::set_values() sets is taken as right. For devices with the host's memory.
 class StateSums {
  public:
   explicit StateSums(const Grid& grid) : grid_(grid) {}
@@ -52,7 +53,7 @@ class StateSums {
            const std::vector<Run>& runs);
   void add_average(std::size_t group, const std::string& kind, const View& data);
   /// Called once, when all is added.
-  void allocate(const Context& ctx);
+  void allocate();
 
   /// Values are loaded now: the next begin_step() takes them as right.
   void forget() { kept_ = false; }
@@ -60,21 +61,20 @@ class StateSums {
   void ignore_publishes();
   /// Keeps the sums of all values if there are none. Collective over data, as check_copies(), which
   /// an update begins with.
-  void begin_step(const Context& ctx);
-  void check_copies(const Context& ctx);
+  void begin_step();
+  void check_copies();
   /// The end of the part of an update that begins with element `at`; at most `end`.
-  std::int64_t part_end(const Context& ctx, std::size_t group, std::int64_t at,
-                        std::int64_t end) const;
+  std::int64_t part_end(std::size_t group, std::int64_t at, std::int64_t end) const;
   /// Computes the sums of a part before its update, or after it; without a part, of all state.
-  void check(const Context& ctx, std::size_t group, const std::optional<StatePart>& part = {});
-  void keep(const Context& ctx, std::size_t group, const std::optional<StatePart>& part = {});
-  void check_average(const Context& ctx, std::size_t group);
-  void keep_average(const Context& ctx, std::size_t group);
+  void check(std::size_t group, const std::optional<StatePart>& part = {});
+  void keep(std::size_t group, const std::optional<StatePart>& part = {});
+  void check_average(std::size_t group);
+  void keep_average(std::size_t group);
   /// Ends an update: returns the first bytes that differed before it, "exp_avg of ln_f.weight", or
-  /// "". Waits for the device. Starts the exchange of the new sums over data.
-  std::string finish_update(const Context& ctx);
+  /// "". Starts the exchange of the new sums over data.
+  std::string finish_update();
   /// Likewise between updates. Reads all bytes once.
-  std::string find_fault(const Context& ctx);
+  std::string find_fault();
 
  private:
   /// Elements of one checksum: 64 KiB in f32.
@@ -112,23 +112,25 @@ class StateSums {
                      const std::vector<Run>& runs, std::int64_t cut = 0);
   template <typename F>
   static void for_buffers(Group& of, const F& f);
-  void sum(const Context& ctx, const Buffer& buffer, std::int64_t begin, std::int64_t end,
-           std::int64_t row) const;
-  void sum(const Context& ctx, const Buffer& buffer, std::int64_t row) const;
-  void sum_part(const Context& ctx, const Buffer& buffer, const StatePart& part,
-                std::int64_t row) const;
-  void sum_state(const Context& ctx, const Group& of, const std::optional<StatePart>& part,
-                 std::int64_t row) const;
+  void sum(const Buffer& buffer, std::int64_t begin, std::int64_t end, std::int64_t to);
+  void sum(const Buffer& buffer, std::int64_t to);
+  void sum_part(const Buffer& buffer, const StatePart& part, std::int64_t to);
+  void sum_state(const Group& of, const std::optional<StatePart>& part, std::int64_t to);
   void gather();
-  std::string compare(const Context& ctx);
+  std::string compare();
+  std::int64_t* row(std::int64_t of) { return table_.data() + of * columns_; }
   std::int64_t now() const { return kKept + now_; }
   std::int64_t next() const { return kKept + 1 - now_; }
 
   const Grid& grid_;
   std::vector<Group> groups_;
   std::int64_t sent_ = 0;  // columns of compute copies, the first of the table
-  Tensor table_;           // (kRows, columns) i64
-  Tensor gathered_;        // (1, ranks of data · sent_) i64; empty if there is one
+  std::int64_t columns_ = 0;
+  // In the host's memory, and computed apart from what traces and plans see of a step.
+  std::unique_ptr<Backend> backend_;
+  std::vector<std::int64_t> table_;     // (kRows, columns)
+  std::vector<std::int64_t> gathered_;  // (ranks of data, sent_); empty if there is one rank
+  Work gathering_;
   std::int64_t now_ = 0;
   bool kept_ = false;
 };

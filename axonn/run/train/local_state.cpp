@@ -125,8 +125,8 @@ std::string LocalState::finish() {
 }
 
 std::string LocalState::begin(std::int64_t step, std::span<const StateBlock> blocks,
-                              const StateTexts& texts) {
-  return fault_in([&] { saver_->begin(step, blocks, texts); });
+                              const StateTexts& texts, const std::function<void()>& compare) {
+  return fault_in([&] { saver_->begin(step, blocks, texts, compare); });
 }
 
 std::string LocalState::end() {

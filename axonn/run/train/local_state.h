@@ -42,7 +42,8 @@ class LocalState {
   bool is_due(std::int64_t steps_done) const;
   /// Waits for the one that was begun, if any, and begins one. Return why it failed; "" if not.
   std::string finish();
-  std::string begin(std::int64_t step, std::span<const StateBlock> blocks, const StateTexts& texts);
+  std::string begin(std::int64_t step, std::span<const StateBlock> blocks, const StateTexts& texts,
+                    const std::function<void()>& compare);
 
   /// At the end of a run that has its last checkpoint. Returns a line about the cost; "" without.
   std::string end();

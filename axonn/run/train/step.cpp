@@ -101,7 +101,7 @@ void TrainStep::begin_step(const Context& ctx, const StepInput& input) {
               " tokens; Training::input() makes it");
   enter(input, Phase::forward);
   ctx.scheduling().step->reducing = nullptr;
-  optimizer_.begin_step(ctx);
+  optimizer_.begin_step();
   for (ParameterGroup* group : optimizer_.groups()) group->begin_step(ctx);
   for (const auto& term : terms_) term->begin_step(input);
 }
@@ -260,7 +260,7 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   });
   note_loss_scale(input, report);
   if (report.applied && input.clip_value > 0) optimizer_.clip_values(ctx, input.clip_value);
-  if (!report.applied) optimizer_.check_sums(ctx);  // a flipped bit may be why
+  if (!report.applied) optimizer_.check_sums();  // a flipped bit may be why
   if (report.applied) {
     const std::int64_t skipped = input.skipped + loss_scale_.state().skipped_total;
     optimizer_.update(ctx, input.step - skipped, input.lr, scale_.view());

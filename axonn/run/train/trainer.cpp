@@ -279,9 +279,9 @@ class Trainer {
     local_fails_ = !fault.empty();
   }
   void save_locally() {
-    training_.optimizer.check_sums(training_.model.context());
-    const std::string fault = local_.begin(
-        state_.steps_done, state_blocks(training_.model, training_.optimizer), texts());
+    const std::string fault =
+        local_.begin(state_.steps_done, state_blocks(training_.model, training_.optimizer), texts(),
+                     [this] { check_sums(); });
     if (!fault.empty()) note_local(fault);
   }
 
@@ -436,14 +436,16 @@ class Trainer {
   void save() {
     finish_saving();
     restart_clock();
-    training_.optimizer.check_sums(training_.model.context());
     try {
       saver_.begin(world_, state_.steps_done, state_blocks(training_.model, training_.optimizer),
-                   texts());
+                   texts(), [this] { check_sums(); });
     } catch (const AgreedError& error) {
       note_failed_save(error.what());
     }
   }
+
+  /// Of a snapshot that is taken: bits that have flipped by now may be in it.
+  void check_sums() { training_.optimizer.check_sums(); }
 
   /// The texts of a checkpoint that is made now.
   StateTexts texts() {

@@ -178,9 +178,8 @@ LossTerms loss_terms(LoadedModel& model, LoadedModel* teacher, PolicyData policy
 
 /// Whether the rank keeps checksums of its state, which a GPU does not compute yet.
 bool keeps_sums(const Config& config, const Device& device) {
-  const bool on_host = device.memory() == Memory::host && !device.captures(),
-             planned = !device.keeps_values() && !is_gpu(config.parallelism.device);
-  return config.training.verify_state && (on_host || planned);
+  const bool on_host = device.memory() == Memory::host && !device.captures();
+  return config.training.verify_state && on_host;
 }
 
 OptimizerState::Options state_options(LoadedModel& model) {
@@ -486,7 +485,8 @@ void save_checkpoint(Training& training, const std::string& folder, std::int64_t
   const auto tokenizer = training.corpora.empty() ? nullptr : training.corpora.front()->tokenizer;
   texts.emplace(kModelTextName, to_json(text_of_run(model.config().data, tokenizer)));
   training.add_generation(texts);
-  saver.begin(world, steps_done, state_blocks(model, training.optimizer), std::move(texts));
+  saver.begin(world, steps_done, state_blocks(model, training.optimizer), std::move(texts),
+              [&] { training.optimizer.check_sums(); });
   saver.finish(world);
 }
 

@@ -1,7 +1,7 @@
 // A test program to run under mpirun: [BODY [TIMEOUT [DELAY [METHOD [HOSTS]]]]]. BODY names the
 // body that all ranks run; by default they check the transport and exit with 1 if a check fails.
-// METHOD is that of collectives, or "auto". HOSTS are pretended: one letter for each rank, such as
-// "aabb".
+// METHOD is that of collectives, or "auto"; with "+sums" messages have checksums. HOSTS are
+// pretended: one letter for each rank, such as "aabb".
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -312,6 +312,17 @@ void differs_in_name(Communicator& world) {
   world.split(world.rank() / 2, world.rank() == 3 ? "rows" : "columns");
 }
 
+/// Sums, of which rank 1 gets a message with a flipped bit: see flip_in_one().
+void altered(Communicator& world) {
+  for (int i = 0; i < 50; ++i) sum(world, i % 2 == 0 ? 300'000 : 100, "block 3");
+}
+
+/// Flips a bit of the 40th message that arrives at rank 1.
+void flip_in_one(std::span<char> bytes) {
+  static int arrived = 0;
+  if (launched_rank() == 1 && ++arrived == 40) bytes[bytes.size() / 2] ^= 4;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -343,7 +354,8 @@ int main(int argc, char** argv) {
       {"differs_in_kind", differs_in_kind},
       {"differs_in_method", differs_in_method},
       {"leaving_bytes", leaving_bytes},
-      {"differs_in_name", differs_in_name}};
+      {"differs_in_name", differs_in_name},
+      {"altered", altered}};
   if (!under_launcher()) {
     std::fprintf(stderr, "run this under mpirun\n");
     return 2;
@@ -355,9 +367,15 @@ int main(int argc, char** argv) {
       {"recursive", {CollectiveMethod::recursive}}};
   MpiOptions options{.timeout_seconds = argc > 2 ? std::stod(argv[2]) : 120,
                      .max_delay_us = argc > 3 ? std::stoi(argv[3]) : 0};
+  if (name == "altered") options.on_arrival = flip_in_one;
+  std::string method = argc > 4 ? argv[4] : "auto";
+  const bool sums = method.ends_with("+sums");
+  if (sums) method.resize(method.size() - 5);
+  CollectivePolicy policy = policies.at(method);
+  policy.checksums = sums;
   if (argc > 5) options.host_of = [&](int rank) { return std::string(1, argv[5][rank]); };
   const auto run = [&, body = bodies.at(name)](Communicator& world) {
-    world.set_policy(policies.at(argc > 4 ? argv[4] : "auto"));
+    world.set_policy(policy);
     body(world);
   };
   run_mpi(run, options);

@@ -68,6 +68,22 @@ TEST(Mpi, RunsEveryCollectiveInLogarithmicRoundsBitForBitOnAnyNumberOfRanks) {
   }
 }
 
+TEST(Mpi, RunsEveryCollectiveBitForBitWithChecksumsOfMessages) {
+  for (const char* method : {"flat+sums", "two-level+sums", "recursive+sums"}) {
+    Launched job(6, {"check", "120", "0", method, "aabbbc"});
+    EXPECT_EQ(job.finish(3 * kPatience), 0) << method << '\n' << job.output();
+  }
+}
+
+TEST(Mpi, NamesBothRanksAndTheOperationOfAMessageThatArrivesAltered) {
+  for (const char* method : {"flat+sums", "two-level+sums", "recursive+sums"})
+    EXPECT_THAT(output_of_failure("altered", "60", 1, method),
+                AllOf(HasSubstr("silent corruption: rank 1: all_reduce (sum) of "),
+                      HasSubstr("f32 'block 3' (call "), HasSubstr("a message from rank "),
+                      HasSubstr("is not what that rank has sent: its checksum differs")))
+        << method;
+}
+
 TEST(Mpi, LetsCollectivesInTwoLevelsOverlapInAnyOrderAndWithDelays) {
   for (const char* method : {"two-level", "recursive"}) {
     Launched job(6, {"own_order", "60", "200", method, "aabbbc"});

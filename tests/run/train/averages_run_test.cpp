@@ -310,7 +310,6 @@ TEST(Averages, TakeTheMemoryTheDiskAndTheTimeThatADryRunCounts) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Config given = on_grid(averaged(folder / (dtype == DType::f32 ? "f32" : "bf16")), {2, 1, 1, 2});
     given.training.dtype = dtype;
-    given.training.verify_state = false;  // averages have checksums, too
     const Config config = resolved(given);
     train_on_threads(config);
     const DryRun run = dry_run(prepared(config), 0);

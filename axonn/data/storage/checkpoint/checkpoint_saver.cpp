@@ -180,7 +180,8 @@ SaveCost CheckpointSaver::publish(CheckpointIndex whole) {
 }
 
 void CheckpointSaver::begin(Communicator& world, std::int64_t step,
-                            std::span<const StateBlock> blocks, const StateTexts& texts) {
+                            std::span<const StateBlock> blocks, const StateTexts& texts,
+                            const std::function<void()>& compare) {
   AXONN_CHECK(!pending_, "checkpoint ", name(), " is not finished; call finish() first");
   AXONN_CHECK(step >= 0, "a checkpoint of step ", step, "; steps count from 0");
   const double begin = now_seconds();
@@ -196,6 +197,7 @@ void CheckpointSaver::begin(Communicator& world, std::int64_t step,
                   "a checkpoint's text cannot be named ", text);
     snapshot_.take(blocks, world.rank());
     part_ = snapshot_.part();
+    if (compare) compare();
   });
   agree(world, task(), fault);
   bytes_ = part_.files.empty() ? 0 : part_.files.front().bytes;

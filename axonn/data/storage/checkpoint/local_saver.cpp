@@ -54,7 +54,7 @@ void LocalSaver::check_room(std::int64_t bytes) const {
 }
 
 void LocalSaver::begin(std::int64_t step, std::span<const StateBlock> blocks,
-                       const StateTexts& texts) {
+                       const StateTexts& texts, const std::function<void()>& compare) {
   AXONN_CHECK(!pending_, "local checkpoint ", step_name(step_), " is not finished");
   const double begin = now_seconds();
   step_ = step;
@@ -65,6 +65,7 @@ void LocalSaver::begin(std::int64_t step, std::span<const StateBlock> blocks,
     index_ = snapshot_.part();
     index_.step = step;
     index_.ranks = world_.size();
+    if (compare) compare();
   });
   agree(world_, "local checkpoint " + step_name(step), fault);
   pending_ = true;

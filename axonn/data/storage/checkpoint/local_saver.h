@@ -44,8 +44,10 @@ class LocalSaver {
   void check_room(std::int64_t bytes) const;
 
   /// Takes a snapshot of all slices, owned or not, and starts to write it. Collective; only rank
-  /// 0's texts are used. Throws AgreedError if a rank cannot take it.
-  void begin(std::int64_t step, std::span<const StateBlock> blocks, const StateTexts& texts);
+  /// 0's texts are used. Throws AgreedError if a rank cannot take it, or if `compare`, which is
+  /// called then, throws.
+  void begin(std::int64_t step, std::span<const StateBlock> blocks, const StateTexts& texts,
+             const std::function<void()>& compare = {});
   bool pending() const { return pending_; }
   /// Waits for all ranks' shards and copies. Collective. Throws AgreedError if one could not be
   /// written; the checkpoint before stays then, and another begin() may follow.

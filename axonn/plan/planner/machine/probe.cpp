@@ -247,6 +247,7 @@ double seconds_of_waiting(const ProbeContext& ctx, double launch_s) {
 void time_steps(const ProbeContext& ctx, Config config, double waiting, OperationTimes& times) {
   const double seconds = ctx.options.quick ? 0.02 : 1.5, enough = ctx.options.quick ? 0 : 0.03;
   constexpr int kMostSequences = 64;
+  config.training.verify_state = false;  // a dry step updates large groups at once, not in parts
   // Increases the batch on a faster device, so that launches do not dominate.
   for (;; config.training.global_batch *= 2) {
     const auto alone = make_self();

@@ -272,6 +272,7 @@ class MpiEngine {
 
   void initialise() {
     prepare_mpi();
+    context_.on_arrival = options_.on_arrival;
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &context_.comm), "MPI_Comm_dup");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 
 #include "axonn/ranks/comm/communicator.h"
@@ -18,6 +19,9 @@ struct MpiOptions {
   /// For tests: the start and the finish of every collective are delayed by a random time of at
   /// most this.
   int max_delay_us = 0;
+  /// For tests: called with the bytes of each message that has arrived, before its checksum is
+  /// compared.
+  std::function<void(std::span<char> bytes)> on_arrival = {};
 };
 
 /// Runs body on this process as one rank of the launcher's job, and returns when the bodies of all

@@ -91,6 +91,10 @@ bool MpiAlgorithm::advance() {
     try {
       data_done_ = data_done_ || step();
       return data_done_ && header_done;
+    } catch (const AlteredMessage& error) {
+      throw Error(concat("silent corruption: rank ", group_.members[rank()], ": ",
+                         describe(call_, sequence_, group_.name), ": ", error.what(),
+                         "; faulty memory or a faulty network is likely"));
     } catch (const Error& error) {
       failure_ = error.what();
       failed_at_ = now_seconds();

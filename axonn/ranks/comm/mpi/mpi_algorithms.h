@@ -92,7 +92,8 @@ class MpiAlgorithm {
   /// of the receiver.
   void send(Messages& messages, std::span<const Buffer> data, int to, int phase,
             Transfer transfer = Transfer::send) {
-    messages.post(context_, transfer, data, {group_.members[to], tag_ + phase, ahead()});
+    messages.post(context_, transfer, data,
+                  {group_.members[to], tag_ + phase, ahead(), group_.policy.checksums});
   }
   void recv(Messages& messages, std::span<const Buffer> data, int from, int phase) {
     send(messages, data, from, phase, Transfer::receive);

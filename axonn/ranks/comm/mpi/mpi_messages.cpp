@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "axonn/foundation/base/hash.h"
+
 namespace axonn {
 
 namespace {
@@ -57,6 +59,7 @@ Messages& Messages::operator=(Messages&& other) noexcept {
   context_ = std::exchange(other.context_, nullptr);
   requests_ = std::exchange(other.requests_, {});
   parts_ = std::exchange(other.parts_, {});
+  checked_ = std::exchange(other.checked_, {});
   pending_ = std::exchange(other.pending_, 0);
   if (!context_) return *this;
   context_->posted.erase(&other);
@@ -95,6 +98,22 @@ void Messages::post(MpiContext& context, Transfer transfer, std::span<const Buff
     if (held == 0 && done > route.ahead && !receives) held = parts_.size() - 1;
     if (bytes == 0) break;
   }
+  if (route.checked && total > 0) {
+    const std::size_t end = parts_.size();
+    const auto bytes = static_cast<std::int64_t>((end - first) * sizeof(std::uint64_t));
+    StagingPool::Block block = context.staging.take(bytes);
+    if (receives)
+      checked_.push_back({first, end});
+    else
+      std::memcpy(block.get(), sums(first, end).data(), bytes);
+    Part& part = parts_.emplace_back(Part{{{block.get(), bytes, DType::u8}},
+                                          static_cast<int>(bytes),
+                                          route.peer,
+                                          route.tag,
+                                          receives});
+    part.packed = std::move(block);
+    requests_.push_back(MPI_REQUEST_NULL);
+  }
   pending_ += parts_.size() - first;
   if (held > 0) {
     parts_[first].held_begin = held;
@@ -102,6 +121,33 @@ void Messages::post(MpiContext& context, Transfer transfer, std::span<const Buff
   }
   for (std::size_t i = first; i < (held > 0 ? held : parts_.size()); ++i)
     begin(context, i, i == first && (held > 0 || transfer == Transfer::send_confirmed));
+}
+
+std::vector<std::uint64_t> Messages::sums(std::size_t first, std::size_t end) const {
+  PieceHasher hasher;
+  std::vector<std::uint64_t> all;
+  for (std::size_t i = first; i < end; ++i) {
+    for (const Buffer& block : parts_[i].blocks)
+      hasher.append(
+          {static_cast<const std::byte*>(block.data), static_cast<std::size_t>(block.count)});
+    all.push_back(hasher.finish().front());
+  }
+  return all;
+}
+
+/// Compares what has arrived with its checksums.
+void Messages::compare(MpiContext& context) {
+  for (const auto& [first, end] : std::exchange(checked_, {})) {
+    if (context.on_arrival)
+      for (std::size_t i = first; i < end; ++i)
+        for (const Buffer& block : parts_[i].blocks)
+          context.on_arrival(
+              {static_cast<char*>(block.data), static_cast<std::size_t>(block.count)});
+    const std::vector<std::uint64_t> is = sums(first, end);
+    if (std::memcmp(is.data(), parts_[end].packed.get(), is.size() * sizeof is.front()) != 0)
+      throw AlteredMessage(concat("a message from rank ", parts_[first].peer,
+                                  " is not what that rank has sent: its checksum differs"));
+  }
 }
 
 void Messages::begin(MpiContext& context, std::size_t part, bool confirmed) {
@@ -164,6 +210,7 @@ bool Messages::advance(MpiContext& context) {
     AXONN_CHECK(bytes == part.bytes, "rank ", part.peer, " sent ", bytes, " bytes, want ",
                 part.bytes);
   }
+  if (pending_ == 0) compare(context);
   return pending_ == 0;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -50,6 +51,15 @@ struct MpiContext {
   std::int64_t completions = 0;  ///< messages sent or received so far; grows with any progress
   std::int64_t rounds = 0;       ///< begun so far in collectives of several rounds
   std::set<Messages*> posted;    ///< those that have been posted and still exist
+  /// MpiOptions::on_arrival.
+  std::function<void(std::span<char> bytes)> on_arrival = {};
+};
+
+/// The bytes of a message that has a checksum are not those that were sent. Not a mismatch of
+/// calls.
+class AlteredMessage : public Error {
+ public:
+  using Error::Error;
 };
 
 /// Between whom messages go, and under which tag.
@@ -59,6 +69,7 @@ struct Route {
   /// Bytes of a message that are sent before its receiver is known to have begun to receive it;
   /// the same on both ends.
   std::int64_t ahead = 0;
+  bool checked = false;  ///< a message has checksums of its parts behind it; the same on both ends
 };
 
 enum class Transfer {
@@ -86,7 +97,8 @@ class Messages {
   void post(MpiContext& context, Transfer transfer, std::span<const Buffer> data,
             const Route& route);
 
-  /// Whether all messages are done. Throws Error if a message does not have the expected length.
+  /// Whether all messages are done. Throws Error if a message does not have the expected length,
+  /// and AlteredMessage.
   bool advance(MpiContext& context);
 
   /// Gives up receiving messages that no other rank has begun to send. Messages begun still arrive.
@@ -106,12 +118,19 @@ class Messages {
     StagingPool::Block packed = {};
     std::size_t held_begin = 0, held_end = 0;  // parts that are sent when this one is done
   };
+  /// The checksums of parts [first, end), one after another.
+  std::vector<std::uint64_t> sums(std::size_t first, std::size_t end) const;
+  void compare(MpiContext& context);
   /// Posts the part. A confirmed one is done only after it has been matched.
   void begin(MpiContext& context, std::size_t part, bool confirmed);
 
   MpiContext* context_ = nullptr;  // once posted
   std::vector<MPI_Request> requests_;
   std::vector<Part> parts_;
+  struct Checked {
+    std::size_t first, end;  // parts of a message; the next one has their checksums
+  };
+  std::vector<Checked> checked_;  // messages to receive
   std::size_t pending_ = 0;
   std::vector<int> indices_;
   std::vector<MPI_Status> statuses_;
