@@ -171,7 +171,7 @@ PARTS = [
         "kills, failing system calls, damaged files, full disks, hostile requests, random "
         "trainings, Slurm",
         build=1,
-        test=150,
+        test=130,
         run=Tests("dev", ctest=("-L", "attack"), jobs=3),
     ),
     Part(
