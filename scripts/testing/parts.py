@@ -92,8 +92,8 @@ PARTS = [
     Part(
         "dev",
         "all unit tests, optimised, with the CUDA backend if CUDA is found",
-        build=560,
-        test=310,
+        build=405,
+        test=220,
         needed=True,
         run=Tests("dev", ctest=("-L", "unit")),
     ),
@@ -108,7 +108,7 @@ PARTS = [
         "programs",
         "the commands, MPI, files that other tools read, the Python package, the installed library",
         build=1,
-        test=290,
+        test=185,
         run=Tests("dev", ctest=("-L", "mpi|files|python|slow|instructions"), jobs=3),
     ),
     Part(

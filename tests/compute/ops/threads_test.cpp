@@ -312,8 +312,8 @@ Outputs elements(Backend& backend, DType type) {
   const Operand a = input("a", kRows, kCols, DType::f32), b = input("b", kRows, kCols, type);
   Operand activated(kRows, kCols, type), d(kRows, kCols, type), sum(kRows, kCols, type),
       copy(kRows, kCols, type), dropped(kRows, kCols, type), columns(1, kCols, DType::f32);
-  backend.run(ops::Gelu{activated, a});
-  backend.run(ops::GeluBackward{d, b, a});
+  backend.run(ops::Gelu{activated, b});
+  backend.run(ops::GeluBackward{d, activated, b});
   backend.run(ops::Add{sum, a, b});
   backend.run(ops::Cast{copy, a});
   backend.run(ops::Dropout{.out = dropped, .inp = b, .probability = 0.3f, .key = 5});
