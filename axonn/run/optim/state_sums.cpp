@@ -144,11 +144,14 @@ void StateSums::allocate() {
 void StateSums::sum(const Buffer& buffer, std::int64_t begin, std::int64_t end, std::int64_t to) {
   const auto& cells = buffer.cells;
   if (begin >= end) return;
+  // A cell that begins within a word has the element before it, too, which may be the last one.
+  const auto begin_of = [&](const Cell& cell) { return word_of(buffer.data, cell.begin); };
+  const std::int64_t end_byte = end * bytes_of(buffer.data.dtype);
   const std::int64_t first = std::ranges::upper_bound(cells, begin, {}, &Cell::begin) -
                              cells.begin() - 1,
-                     last = std::ranges::lower_bound(cells, end, {}, &Cell::begin) - cells.begin();
+                     last = std::ranges::lower_bound(cells, end_byte, {}, begin_of) - cells.begin();
   const auto byte_of = [&](std::int64_t cell) {
-    return cell < std::ssize(cells) ? word_of(buffer.data, cells[cell].begin)
+    return cell < std::ssize(cells) ? begin_of(cells[cell])
                                     : buffer.data.cols * bytes_of(buffer.data.dtype);
   };
   const std::int64_t size = bytes_of(buffer.data.dtype), from = byte_of(first) / size;

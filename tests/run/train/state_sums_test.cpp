@@ -205,6 +205,21 @@ TEST(StateSums, ChangeNoBitOfATraining) {
     }
 }
 
+TEST(StateSums, RaiseNoAlarmWhereAParameterEndsWithinAWord) {
+  test::TemporaryPath folder;
+  for (const GridShape grid : {GridShape{}, GridShape{1, 1, 1, 2}})
+    for (const MomentType moments : {MomentType::bf16, MomentType::eight_bits}) {
+      Config config = on_grid(with(OptimizerKind::adamw, DType::bf16, moments), grid);
+      config.model.hidden = 80;
+      config.model.heads = 4;
+      config.model.ffn = 37;
+      config.training.steps = 4;
+      config.output.dir = folder / "run";
+      config.output.overwrite = true;
+      EXPECT_NO_THROW(train_on_threads(config)) << to_string(grid);
+    }
+}
+
 TEST(StateSums, AreComparedBeforeACheckpointAndForgottenWhenOneIsLoaded) {
   test::TemporaryPath folder;
   run_ranks(2, [&](Communicator& world) {
