@@ -112,6 +112,14 @@ CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device) {
       ->type_name("DEVICE");
 }
 
+void add_drafts_flag(CLI::App& app, std::int64_t& drafts) {
+  app.add_option("--drafts", drafts,
+                 "most tokens that a pass guesses from what followed the same tokens earlier in "
+                 "the text; faster where texts repeat")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 15));
+}
+
 void add_overwrite_flag(CLI::App& app, bool& overwrite) {
   app.add_flag("--overwrite", overwrite, "replace what exists there");
 }

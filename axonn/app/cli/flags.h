@@ -54,6 +54,9 @@ CLI::Option* add_choice_flag(CLI::App& app, const std::string& flag, Enum& value
 /// Adds --device, with parallelism.device's values, which parsing stores.
 CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device);
 
+/// Adds --drafts, of Generator::Options.
+void add_drafts_flag(CLI::App& app, std::int64_t& drafts);
+
 /// A word of a command, in quotes if a shell would take it apart.
 std::string shell_word(const std::string& value);
 

@@ -344,11 +344,7 @@ void add_generate_flags(CLI::App& app, Request& request) {
       ->check(count_from(0));
   app.add_flag("--stop-when-full", request.stop_when_full,
                "end when the context is full, instead of continuing from its last half");
-  app.add_option("--drafts", request.generator.drafts,
-                 "most tokens that a pass guesses from what followed the same tokens earlier in "
-                 "the text; faster where texts repeat")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 15));
+  add_drafts_flag(app, request.generator.drafts);
   app.add_flag("--gather-weights", request.gather_weights,
                "gather weights over z for every token instead of once: slow, but needs only 1/z of "
                "their memory");

@@ -102,11 +102,7 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
                  "of them, those of one address; 0: half, or all of this machine's")
       ->capture_default_str()
       ->check(CLI::Range(0, 4096));
-  app.add_option("--drafts", flags.generator.drafts,
-                 "most tokens that a pass guesses from what followed the same tokens earlier in "
-                 "the text; faster where texts repeat")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 15));
+  add_drafts_flag(app, flags.generator.drafts);
   app.add_flag("--gather-weights", flags.gather_weights,
                "gather weights over z for every token instead of once: slow, but needs only 1/z of "
                "their memory");

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "axonn/compute/ops/cpu/floats.h"
-#include "axonn/compute/ops/rowwise/math.h"
+#include "axonn/compute/ops/cpu/times_power.h"
 #include "axonn/compute/tensor/dtype.h"
 
 // Arithmetic of registers that processors have special instructions for: f16 and powers of two. The
@@ -35,14 +35,6 @@ inline Registers::HalfWords narrow_f16(Register x) {
 
 inline Register least(Register x, Register y) { return x < y ? x : y; }
 inline Register greatest(Register x, Register y) { return x > y ? x : y; }
-inline Register times_power(Register x, Register n) {
-  using Words = Registers::Words;
-  // Unsigned: of n below -126, whose results are not taken, the sum may wrap around.
-  const Register shifted = least(127.0f - Register{}, n) + rowwise::kRound;
-  const Register scaled = reinterpret_cast<Register>(reinterpret_cast<Words>(x) +
-                                                     (reinterpret_cast<Words>(shifted) << 23));
-  return n < -126.0f ? Register{} : scaled;
-}
 inline Register square_root(Register x) {
   for (int i = 0; i < Registers::kEach; ++i) x[i] = std::sqrt(x[i]);
   return x;

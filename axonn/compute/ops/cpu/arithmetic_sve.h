@@ -6,7 +6,7 @@
 
 #include "axonn/compute/ops/cpu/floats.h"
 #include "axonn/compute/ops/cpu/parts.h"
-#include "axonn/compute/ops/rowwise/math.h"
+#include "axonn/compute/ops/cpu/times_power.h"
 
 // Arithmetic of registers by SVE's instructions; arithmetic_portable.h describes the functions.
 
@@ -25,13 +25,6 @@ inline Halves narrow_f16(Register x) {
 inline Register least(Register x, Register y) { return x < y ? x : y; }
 inline Register greatest(Register x, Register y) { return x > y ? x : y; }
 inline Register square_root(Register x) { return svsqrt_f32_x(svptrue_b32(), x); }
-inline Register times_power(Register x, Register n) {
-  using Words = Registers::Words;
-  const Register shifted = least(127.0f - Register{}, n) + rowwise::kRound;
-  const Register scaled = reinterpret_cast<Register>(reinterpret_cast<Words>(x) +
-                                                     (reinterpret_cast<Words>(shifted) << 23));
-  return n < -126.0f ? Register{} : scaled;
-}
 
 /// The f16 of each 128 bits in turns from their lower and upper halves: a word's two are those
 /// whose products NEON adds to the same float.

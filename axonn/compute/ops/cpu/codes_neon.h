@@ -6,6 +6,7 @@
 
 #include <arm_neon.h>
 
+#include "axonn/compute/ops/cpu/codes_fp16.h"
 #include "axonn/compute/ops/cpu/floats.h"
 
 // Registers of floats from codes by NEON; codes_portable.h describes the functions.
@@ -35,12 +36,6 @@ namespace detail {
   return vreinterpretq_f32_u8(vqtbl4q_u8(
       {vld1q_u8(table), vld1q_u8(table + 16), vld1q_u8(table + 32), vld1q_u8(table + 48)},
       vreinterpretq_u8_u32(bytes)));
-}
-
-inline float from_f16(const std::uint8_t* bytes) {
-  __fp16 half;
-  std::memcpy(&half, bytes, sizeof half);
-  return half;
 }
 
 }  // namespace detail

@@ -2,10 +2,10 @@
 
 #include <array>
 #include <cstdint>
-#include <cstring>
 
 #include <arm_sve.h>
 
+#include "axonn/compute/ops/cpu/codes_fp16.h"
 #include "axonn/compute/ops/cpu/floats.h"
 
 // Registers of floats from codes by SVE; codes_portable.h describes the functions.
@@ -32,12 +32,6 @@ inline svfloat32_t from_words(svint32_t words) { return svcvt_f32_s32_x(svptrue_
       svtbl_u32(svreinterpret_u32_f32(svld1_f32(all, values.data() + Registers::kEach)),
                 svsub_n_u32_x(all, each, Registers::kEach));
   return svreinterpret_f32_u32(svorr_u32_x(all, low, high));
-}
-
-inline float from_f16(const std::uint8_t* bytes) {
-  __fp16 half;
-  std::memcpy(&half, bytes, sizeof half);
-  return half;
 }
 
 }  // namespace detail

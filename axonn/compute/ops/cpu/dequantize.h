@@ -34,9 +34,9 @@ template <Quantization kind>
   return kind == Quantization::int8 ? x / 127.0f : x;
 }
 
-/// Writes `count` values from records of `unit` values, a constant or not: at least a register's,
-/// or two of 4 bits.
-/// Prefetches what lies `ahead` bytes behind, which a later call reads.
+/// Writes `count` values from records of `unit` values, a constant or not, which are at least as
+/// many as a register has floats; with codes of 4 bits at least twice as many. Prefetches what lies
+/// `ahead` bytes behind, which a later call reads.
 template <Quantization kind, typename T>
 void dequantize_strips(auto unit, const std::uint8_t* __restrict records, std::int64_t count,
                        T* __restrict out, std::int64_t ahead) {
