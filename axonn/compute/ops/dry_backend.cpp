@@ -146,8 +146,9 @@ class DryBackend final : public ForwardingBackend {
     Scratch scratch(arena_);
     if (gpu_) scratch.take<char>(cuda::lanes_for(products) * cuda::kLaneBytes);
   }
-  void take_for(const std::vector<AttentionOffer>& offers, const Attention& args, bool backward) {
-    const AttentionOffer& best = best_offer(offers, [&] { return describe(args, backward); });
+  void take_for(std::vector<AttentionOffer> offers, const Attention& args, bool backward) {
+    const AttentionOffer best =
+        best_offer(std::move(offers), [&] { return describe(args, backward); });
     Scratch scratch(arena_);
     scratch.take<char>(best.bytes);
     if (best.way == AttentionWay::parts) take_for_products(1);

@@ -216,7 +216,7 @@ void CudaBackend::attend(const AttentionBackward& args, bool backward,
     }
     return;
   }
-  best_offer(offers, [&] { return describe(args.forward, backward); });  // throws
+  best_offer(std::move(offers), [&] { return describe(args.forward, backward); });  // throws
 }
 
 std::string CudaBackend::attend_in_way(const AttentionOffer& offer, const AttentionBackward& args,

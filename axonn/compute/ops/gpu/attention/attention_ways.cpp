@@ -163,13 +163,13 @@ std::vector<AttentionOffer> attention_offers(const AttentionBackward& args,
   return offers({args, true}, rules);
 }
 
-const AttentionOffer& best_offer(const std::vector<AttentionOffer>& offers,
-                                 const std::function<std::string()>& what) {
+AttentionOffer best_offer(std::vector<AttentionOffer> offers,
+                          const std::function<std::string()>& what) {
   const auto can = [](const AttentionOffer& offer) { return offer.why_not.empty(); };
   const auto found = std::ranges::find_if(offers, can);
   if (found == offers.end())
     refuse("attention: cuDNN does not compute ", what(), ": ", offers.front().why_not);
-  return *found;
+  return std::move(*found);
 }
 
 std::string describe(const Attention& a, bool backward) {

@@ -55,8 +55,8 @@ std::string describe(const Attention& args, bool backward);
 
 /// The first offer that can; throws UsageError, which calls the operands what(), if options demand
 /// cuDNN, which cannot.
-const AttentionOffer& best_offer(
-    const std::vector<AttentionOffer>& offers,
+AttentionOffer best_offer(
+    std::vector<AttentionOffer> offers,
     const std::function<std::string()>& what = [] { return "it"; });
 
 }  // namespace axonn
