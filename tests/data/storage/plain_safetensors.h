@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <stdexcept>
@@ -37,7 +38,7 @@ inline PlainTensors plain_safetensors(const std::string& path) {
   const auto header = nlohmann::json::parse(file.substr(8, length));
   need(header.at("__metadata__") == nlohmann::json{{"format", "pt"}}, "no format");
   const std::string data = file.substr(8 + length);
-  std::vector<bool> covered(data.size());
+  std::multimap<std::size_t, std::size_t> ends;  // of each tensor's bytes, by where they begin
   PlainTensors tensors;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
@@ -47,14 +48,17 @@ inline PlainTensors plain_safetensors(const std::string& path) {
     for (std::int64_t extent : tensor.shape) bytes *= static_cast<std::size_t>(extent);
     const std::size_t begin = entry.at("data_offsets").at(0), end = entry.at("data_offsets").at(1);
     need(begin <= end && end <= data.size() && end - begin == bytes, name + " has bad offsets");
-    for (std::size_t i = begin; i < end; ++i) {
-      need(!covered[i], name + " overlaps another");
-      covered[i] = true;
-    }
+    ends.emplace(begin, end);
     tensor.bytes = data.substr(begin, bytes);
     tensors[name] = tensor;
   }
-  for (bool byte : covered) need(byte, "a hole in the data");
+  std::size_t covered = 0;
+  for (const auto& [begin, end] : ends) {
+    need(begin == covered || begin == end,
+         begin < covered ? "tensors overlap" : "a hole in the data");
+    covered = std::max(covered, end);
+  }
+  need(covered == data.size(), "a hole in the data");
   return tensors;
 }
 

@@ -168,6 +168,7 @@ ModelConfig tiny_mtp(ModelConfig config, std::int64_t layers) {
 
 /// Compares chunks, accumulation and recomputation with one rank without them.
 void expect_chunks_keep_the_losses(TinyRun run) {
+  if (sanitized()) run.steps = 2;
   run.packed = true;
   const TinyTrace one = run_tiny(run);
   for (const GridShape& shape : {GridShape{}, GridShape{2, 2, 2, 1}, GridShape{3, 1, 2, 1}}) {
@@ -185,7 +186,7 @@ void expect_chunks_keep_the_losses(TinyRun run) {
 }
 
 void expect_same_bits_whatever_overlaps(TinyRun run) {
-  run.steps = 3;
+  run.steps = sanitized() ? 1 : 3;
   for (const GridShape& grid : {GridShape{2, 2, 2, 1}, GridShape{1, 2, 1, 2}}) {
     run.grid = grid;
     run.chunks = 2;

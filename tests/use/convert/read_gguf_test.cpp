@@ -60,11 +60,14 @@ std::vector<ModelConfig> models_in_gguf() {
   return all;
 }
 
-std::vector<float> floats_of(const std::string& folder, const std::string& name) {
-  const PlainTensor tensor = plain_safetensors(folder + "/model.safetensors").at(name);
+std::vector<float> floats_of(const PlainTensor& tensor) {
   std::vector<float> values(tensor.bytes.size() / sizeof(float));
   std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
   return values;
+}
+
+std::vector<float> floats_of(const std::string& folder, const std::string& name) {
+  return floats_of(plain_safetensors(folder + "/model.safetensors").at(name));
 }
 
 /// Expects that the folders have the same tensors. Where a file has norms' factors with 1 added, or
@@ -78,8 +81,8 @@ void expect_same_tensors(const std::string& got, const std::string& want) {
       EXPECT_EQ(read.at(name).bytes, tensor.bytes) << name;
       continue;
     }
-    EXPECT_THAT(floats_of(got, name),
-                testing::Pointwise(testing::FloatNear(3e-7), floats_of(want, name)))
+    EXPECT_THAT(floats_of(read.at(name)),
+                testing::Pointwise(testing::FloatNear(3e-7), floats_of(tensor)))
         << name;
   }
 }
