@@ -1,7 +1,7 @@
 // Times steps of the same run with several settings in turn, on one thread, and prints the median
 // ratio of each to the first.
 //
-// Usage: bench_train_variants recompute|documents|sums [ROUNDS [HIDDEN [SEQ_LEN]]]
+// Usage: bench_train_variants recompute|documents|sums|products [ROUNDS [HIDDEN [SEQ_LEN]]]
 //
 //   recompute  no recomputation; budgets at a quarter, a half and three quarters between the peaks
 //              of none and full; full
@@ -9,9 +9,11 @@
 //   1/length
 //   sums       without and with checksums of the state (training.verify_state), in f32 and in bf16;
 //              GPT-2 of 12 layers with its vocabulary, which is GPT-2 124M with HIDDEN 768
+//   products   the same without and with sums of each product (training.verify_products)
 //
 // Seconds are of the processor, which other programs on the machine disturb less than the clock.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -33,6 +35,7 @@
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/config/recompute.h"
 #include "axonn/run/config/resolve.h"
+#include "axonn/run/load/devices.h"
 #include "axonn/run/train/training.h"
 
 using namespace axonn;
@@ -126,14 +129,15 @@ std::vector<Variant> document_variants(Config config, const std::string& folder)
   return variants;
 }
 
-std::vector<Variant> sums_variants(Config config, DType dtype) {
+/// Without and with a kind of checksums.
+std::vector<Variant> sums_variants(Config config, DType dtype, bool TrainingConfig::*kind) {
   config.model.family = ModelFamily::gpt;
   config.model.layers = 12;
   config.model.vocab = 50257;
   config.training.dtype = dtype;
   std::vector<Variant> variants;
   for (const bool sums : {false, true}) {
-    config.training.verify_state = sums;
+    config.training.*kind = sums;
     variants.push_back({concat(name_of(dtype), sums ? " with sums" : " without"), config});
   }
   return variants;
@@ -148,8 +152,8 @@ void time_in_turn(const std::vector<Variant>& variants, int rounds) {
   const auto world = make_self();
   std::vector<std::unique_ptr<Training>> runs;
   for (const Variant& variant : variants) {
-    runs.push_back(
-        std::make_unique<Training>(prepared(variant.config), *world, make_cpu_backend(1)));
+    runs.push_back(std::make_unique<Training>(prepared(variant.config), *world,
+                                              make_backend(variant.config, *world, 1)));
     runs.back()->model.initialise();
     for (int step = 0; step < 2; ++step) runs.back()->run(step);
   }
@@ -174,16 +178,19 @@ int main(int argc, char** argv) {
   const auto number = [&](int i, int otherwise) {
     return argc > i ? std::atoi(argv[i]) : otherwise;
   };
-  if (what != "recompute" && what != "documents" && what != "sums") {
+  constexpr std::array kKinds{"recompute", "documents", "sums", "products"};
+  if (std::ranges::find(kKinds, what) == kKinds.end()) {
     std::fprintf(stderr,
-                 "usage: bench_train_variants recompute|documents|sums [ROUNDS "
+                 "usage: bench_train_variants recompute|documents|sums|products [ROUNDS "
                  "[HIDDEN [SEQ_LEN]]]\n");
     return 2;
   }
   const Config config = base_config(number(3, 256), number(4, 512));
-  if (what == "sums") {
+  if (what == "sums" || what == "products") {
+    const auto kind =
+        what == "sums" ? &TrainingConfig::verify_state : &TrainingConfig::verify_products;
     for (const DType dtype : {DType::f32, DType::bf16})
-      time_in_turn(sums_variants(config, dtype), number(2, 9));
+      time_in_turn(sums_variants(config, dtype, kind), number(2, 9));
     return 0;
   }
   const std::string folder = std::filesystem::temp_directory_path() / "bench-train-variants";

@@ -401,7 +401,9 @@ def draw(rng):
     keys = {"model.family": rng.choice(families)}
     draw_model(rng, keys, grid, dtype)
     draw_rows(rng, keys, grid)
-    keys |= {"training.dtype": dtype, "training.seed": rng.choice((1, 2))}
+    seed = rng.choice((1, 2))
+    # Sums of products are compared in half of them, which must not raise an alarm.
+    keys |= {"training.dtype": dtype, "training.seed": seed, "training.verify_products": seed == 2}
     if dtype == "f16":
         draw_loss_scale(rng, keys)
     draw_losses(rng, keys)

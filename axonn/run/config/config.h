@@ -86,6 +86,7 @@ struct TrainingConfig {
   bool cuda_graph = false;        ///< capture steps once as CUDA graphs, then launch them
   std::int64_t verify_every = 0;  ///< steps between searches for silent corruption; 0: none
   bool verify_state = true;       ///< checksums of weights and optimizer state between updates
+  bool verify_products = false;   ///< compare sums of each product's result with its operands'
   double skip_outliers =
       0;  ///< skip steps whose loss or norm exceeds this multiple of the mean; 0: off
   double skip_deviations = 0;    ///< likewise, by this many standard deviations; 0: off

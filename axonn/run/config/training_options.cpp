@@ -33,6 +33,11 @@ void list_computation(TrainingConfig& training, OptionList& list) {
            {.help = "whether ranks keep checksums of weights and optimizer state from each update "
                     "to the next one; a bit that flips between ends the run before its next "
                     "checkpoint, and names rank and parameter"});
+  list.add("verify_products", &training.verify_products,
+           {.help = "whether each matrix product on a CPU is compared with what its operands give "
+                    "for sums over its rows; a result that is wrong by more than rounding ends the "
+                    "run, and names rank, layer and product; steps take longer",
+            .also = "abft"});
   list.add("skip_outliers", &training.skip_outliers,
            {.help = "steps whose loss or gradient norm exceeds this multiple of its running mean "
                     "are skipped: they change no weight and do not count in the optimizer's bias "

@@ -13,6 +13,7 @@
 #include "axonn/compute/ops/cpu/instructions.h"
 #include "axonn/compute/ops/forwarding_backend.h"
 #include "axonn/compute/ops/self_test.h"
+#include "axonn/compute/ops/verifying_backend.h"
 #include "axonn/compute/tensor/gpu/gpu_platform.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/host.h"
@@ -195,7 +196,10 @@ std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world,
   if (device == DeviceKind::automatic) found = find_gpu(config, world);
   if (found.backend) return obeying_rules(std::move(found.backend), config, world);
   check_instructions(world);
-  auto cpu = make_cpu_backend(threads);
+  std::unique_ptr<Backend> cpu = make_cpu_backend(threads);
+  if (config.training.verify_products)
+    cpu =
+        std::make_unique<VerifyingBackend>(std::move(cpu), threads, concat("rank ", world.rank()));
   if (found.remark.empty()) return cpu;
   return std::make_unique<RemarkingBackend>(std::move(cpu), std::vector{std::move(found.remark)});
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/compute/ops/forwarding_backend.h"
+#include "axonn/compute/ops/verifying_backend.h"
 #include "axonn/compute/tensor/gpu/cuda_device.h"
 #include "axonn/compute/tensor/gpu/gpu_platform.h"
 #include "axonn/foundation/base/check.h"
@@ -77,6 +78,16 @@ std::vector<double> losses_of(const Config& given, MakeBackend make) {
 }
 
 }  // namespace
+
+TEST(Devices, ProductsAreVerifiedIfTheConfigSaysSo) {
+  const auto world = make_self();
+  Config config;
+  for (const bool verify : {false, true}) {
+    config.training.verify_products = verify;
+    const auto backend = make_backend(config, *world, 1);
+    EXPECT_EQ(dynamic_cast<VerifyingBackend*>(backend.get()) != nullptr, verify);
+  }
+}
 
 TEST(Devices, DeviceMemoryChangesNoBitOfTrainingOrCheckpointsOnAnyGrid) {
   for (const GridShape grid :

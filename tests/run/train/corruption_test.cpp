@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/compute/ops/forwarding_backend.h"
+#include "axonn/compute/ops/verifying_backend.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/ranks/comm/threads/threads.h"
 #include "axonn/run/config/prepared_run.h"
@@ -233,5 +234,36 @@ TEST(Corruption, TheSearchChangesNoLossAndARunEndsAtAFlippedBit) {
                 HasSubstr("step 6: silent corruption: rank 3 (x 0, y 1, z 0, data 0) differs in "
                           "master of ln_f.weight from other ranks on x; "));
     EXPECT_THAT(error.what(), HasSubstr("wrong since step 3: resume from a checkpoint no newer"));
+  }
+}
+
+TEST(Corruption, VerifiedProductsHaveTheSameBitsOnEveryGrid) {
+  for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{1, 1, 2, 2}})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (Config config : {tiny_config("unused"), config_with_experts()}) {
+        config.training.dtype = dtype;
+        const std::vector<double> without = first_losses(on_grid(config, grid));
+        config.training.verify_products = true;
+        EXPECT_EQ(first_losses(on_grid(config, grid)), without) << with_factors(grid);
+      }
+}
+
+TEST(Corruption, AFlippedBitOfAVerifiedProductEndsItsStepAndNamesRankAndLayer) {
+  for (const std::string layer : {"h.0.attn.c_proj.weight", "h.1.mlp.c_fc.weight"}) {
+    const Config config = resolved(on_grid(tiny_config("unused"), {2, 1, 1, 1}));
+    const auto run = [&] {
+      run_ranks(2, [&](Communicator& world) {
+        std::unique_ptr<Backend> backend = make_cpu_backend(1);
+        if (world.rank() == 1) backend = std::make_unique<FlippingBackend>(layer, "matmul", 1);
+        Training training(prepared(config), world,
+                          std::make_unique<VerifyingBackend>(std::move(backend), 1,
+                                                             concat("rank ", world.rank())));
+        training.model.initialise();
+        training.run(0);
+      });
+    };
+    EXPECT_THAT(run, testing::ThrowsMessage<Error>(
+                         AllOf(HasSubstr("silent corruption: rank 1: the product f32 N"),
+                               HasSubstr(concat(" of ", layer, ": rows 0 to ")))));
   }
 }

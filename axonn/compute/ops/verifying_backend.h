@@ -1,0 +1,51 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "axonn/compute/ops/forwarding_backend.h"
+
+namespace axonn {
+
+/// Sums over rows of a result that a product is added to, before that.
+struct ResultSums {
+  std::vector<double> values, sizes;  ///< blocks of rows x N; sizes are of absolute values
+};
+
+/// Compares sums over the rows of each product with those that its operands give, and throws Error
+/// where they differ by more than rounding can (Huang and Abraham, "Algorithm-Based Fault Tolerance
+/// for Matrix Operations", 1984). For memory of the host. The operands must stay as they are
+/// while the product runs. Not compared are sums that are not finite, attention, and products that
+/// read codes.
+///
+/// A result that is wrong by more than about 16 · 2⁻²⁴ · 32 · K times a usual one is always found,
+/// with bf16 results by more than 32 · 2⁻⁹ times. No rounding is ever taken for a fault. Reads both
+/// operands and the result once more, and multiplies the sums of each 32 rows of a by b in double.
+class VerifyingBackend final : public ForwardingBackend {
+ public:
+  /// `rank` begins the message: "rank 3".
+  VerifyingBackend(std::unique_ptr<Backend> inner, int threads, std::string rank)
+      : ForwardingBackend(std::move(inner)), threads_(threads), rank_(std::move(rank)) {}
+
+  void mark(std::string_view layer) override {
+    layer_ = layer;
+    ForwardingBackend::mark(layer);
+  }
+  void product(const Matmul& args) override;
+  void products(std::span<const Matmul> all) override;
+
+ private:
+  void verified(std::span<const Matmul> all, const std::function<void()>& run);
+  void compare(const Matmul& args, const ResultSums& before) const;
+
+  int threads_;
+  std::string rank_, layer_ = {};
+  std::vector<ResultSums> before_ = {};
+};
+
+}  // namespace axonn
