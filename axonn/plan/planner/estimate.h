@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "axonn/plan/measure/dry_step.h"
@@ -41,6 +42,9 @@ std::int64_t estimate_memory(const PreparedRun& run, DrySteps& steps);
 /// many times as long, while latencies and work on parameters count once. memory_bytes is that of
 /// one micro-batch.
 Prediction optimistic(const PreparedRun& run, const Machine& machine, DrySteps& steps);
+
+/// Whether collectives of the group move rows of the batch, not parameters.
+bool is_of_rows(std::string_view group);
 
 /// optimistic() with no collectives but those along x and y: about the least time on any grid that
 /// has the run's x and y, and whose ranks compute no less.
