@@ -192,6 +192,13 @@ Prediction estimate(const PreparedRun& run, const Machine& machine, DrySteps& st
   return over_depth(run, [&](const PreparedRun& some) { return predict(some, machine, steps); });
 }
 
+double certain_seconds(const StepTime& estimated) {
+  const auto late = estimated.exposed_by.find(kLateRanks);
+  const double late_s = late == estimated.exposed_by.end() ? 0 : late->second,
+               waits_s = estimated.exposed_s() - late_s;
+  return std::max(estimated.step_s / 1.05, (estimated.step_s - 0.25 * waits_s) / 1.02);
+}
+
 std::int64_t estimate_memory(const PreparedRun& run, DrySteps& steps) {
   const auto peak = [&](const PreparedRun& some) {
     return Prediction{.memory_bytes = steps.step(some).memory.peak_bytes};

@@ -34,6 +34,10 @@ Prediction predict(const PreparedRun& run, const Machine& machine, DrySteps& ste
 /// then memory_bytes is too low, by at most the memory of one block.
 Prediction estimate(const PreparedRun& run, const Machine& machine, DrySteps& steps);
 
+/// About the least time of predict() of a run with this time of estimate(): computation is certain
+/// within 2 %, and three quarters of the waits for collectives; all together within 5 %.
+double certain_seconds(const StepTime& estimated);
+
 /// memory_bytes of estimate().
 std::int64_t estimate_memory(const PreparedRun& run, DrySteps& steps);
 

@@ -141,6 +141,7 @@ std::vector<double> Screening::least_s(const GridFamily& family) const {
 /// The least useful size of which y cuts the most: it cuts attention by sequences.
 std::int64_t Screening::quickest_size(const GridShape& grid) const {
   const std::vector<std::int64_t> sizes = space_.useful_sizes(grid);
+  if (options_.cost == CostModel::paper) return sizes.front();  // whose time is that of all
   return *std::ranges::max_element(
       sizes, {}, [&](std::int64_t size) { return std::gcd(size, std::int64_t{grid.y}); });
 }
