@@ -25,8 +25,7 @@ Recording scaled(Recording recording, double times) {
   };
   for (Recording::Event& event : recording.events) {
     if (auto* start = std::get_if<Recording::Start>(&event)) {
-      const bool of_rows = start->group == "x" || start->group == "y" || start->group == "experts";
-      if (of_rows) scale(start->bytes);
+      if (is_of_rows(start->group)) scale(start->bytes);
     } else if (auto* op = std::get_if<Recording::Compute>(&event)) {
       if (op->layer == kMuonLayer) continue;  // its matrices are parameters
       auto& operands = op->operands;
@@ -60,6 +59,7 @@ Prediction extend(const Prediction& a, const Prediction& b, std::int64_t weight)
   StepTime time{.compute_s = a.time.compute_s + times * (b.time.compute_s - a.time.compute_s),
                 .compute_by = extend(a.time.compute_by, b.time.compute_by, times),
                 .exposed_by = extend(a.time.exposed_by, b.time.exposed_by, times),
+                .late_by = extend(a.time.late_by, b.time.late_by, times),
                 .comm_by = extend(a.time.comm_by, b.time.comm_by, times),
                 .alone_by = extend(a.time.alone_by, b.time.alone_by, times)};
   // More and more compute hides a collective only until it is hidden completely.
@@ -192,6 +192,13 @@ Prediction estimate(const PreparedRun& run, const Machine& machine, DrySteps& st
   return over_depth(run, [&](const PreparedRun& some) { return predict(some, machine, steps); });
 }
 
+double certain_seconds(const StepTime& estimated) {
+  const auto late = estimated.exposed_by.find(kLateRanks);
+  const double late_s = late == estimated.exposed_by.end() ? 0 : late->second,
+               waits_s = estimated.exposed_s() - late_s;
+  return std::max(estimated.step_s / 1.05, (estimated.step_s - 0.25 * waits_s) / 1.02);
+}
+
 std::int64_t estimate_memory(const PreparedRun& run, DrySteps& steps) {
   const auto peak = [&](const PreparedRun& some) {
     return Prediction{.memory_bytes = steps.step(some).memory.peak_bytes};
@@ -205,6 +212,10 @@ Prediction optimistic(const PreparedRun& run, const Machine& machine, DrySteps& 
     const DryStep dry = whole_batch(some, steps);
     return Prediction{simulate(dry.recording, costs), dry.memory.peak_bytes};
   });
+}
+
+bool is_of_rows(std::string_view group) {
+  return group == "x" || group == "y" || group == "context" || group == "experts";
 }
 
 double optimistic_seconds_of_xy(const PreparedRun& run, const Machine& machine) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "axonn/plan/measure/dry_step.h"
@@ -33,6 +34,10 @@ Prediction predict(const PreparedRun& run, const Machine& machine, DrySteps& ste
 /// then memory_bytes is too low, by at most the memory of one block.
 Prediction estimate(const PreparedRun& run, const Machine& machine, DrySteps& steps);
 
+/// About the least time of predict() of a run with this time of estimate(): computation is certain
+/// within 2 %, and three quarters of the waits for collectives; all together within 5 %.
+double certain_seconds(const StepTime& estimated);
+
 /// memory_bytes of estimate().
 std::int64_t estimate_memory(const PreparedRun& run, DrySteps& steps);
 
@@ -41,6 +46,9 @@ std::int64_t estimate_memory(const PreparedRun& run, DrySteps& steps);
 /// many times as long, while latencies and work on parameters count once. memory_bytes is that of
 /// one micro-batch.
 Prediction optimistic(const PreparedRun& run, const Machine& machine, DrySteps& steps);
+
+/// Whether collectives of the group move rows of the batch, not parameters.
+bool is_of_rows(std::string_view group);
 
 /// optimistic() with no collectives but those along x and y: about the least time on any grid that
 /// has the run's x and y, and whose ranks compute no less.

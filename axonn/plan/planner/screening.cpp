@@ -1,7 +1,10 @@
 #include "axonn/plan/planner/screening.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numeric>
+#include <string>
 #include <string_view>
 
 #include "axonn/foundation/base/check.h"
@@ -17,6 +20,13 @@ constexpr std::int64_t kTypicalRows = 16384;
 
 /// The part of the time that recomputation is expected to take which it takes in any case.
 constexpr double kSure = 0.9;
+
+/// The part of the time of a single micro-batch that several take in any case: they hide more of
+/// the collectives of parameters.
+constexpr double kAlone = 0.95;
+
+/// The part of the waits in it that several have in any case.
+constexpr double kCertain = 0.9;
 
 /// The part of the time of a step on another grid of the family that is certain.
 constexpr double kLike = 0.98;
@@ -90,7 +100,7 @@ void Screening::screen(std::int64_t micro_batch, Screened& one) const {
   DrySteps steps;
   for (const RecomputeMode mode : modes_) {
     if (!fits(one.least.memory_bytes)) continue;
-    const Prediction found = cost(on(one.grid, micro_batch, mode), optimistic, steps);
+    const Prediction found = optimistic_step(one.grid, mode, steps);
     one.least.memory_bytes = found.memory_bytes;
     if (budgeted_ && !fits(found.memory_bytes))
       one.least.memory_bytes = one.smallest_bytes =
@@ -108,7 +118,7 @@ std::vector<double> Screening::least_s(const GridFamily& family) const {
   std::vector<double> least(family.grids.size(), 0);
   if (sizes.empty()) return least;
   options_.note_progress();
-  const PreparedRun run = on(grid, sizes.front(), modes_.front());
+  const PreparedRun run = on(grid, quickest_size(grid), modes_.front());
   try {
     if (!family.same_factors) {
       std::ranges::fill(least, optimistic_seconds_of_xy(run, machine_));
@@ -117,51 +127,85 @@ std::vector<double> Screening::least_s(const GridFamily& family) const {
     const std::vector<Prediction> all = optimistic_on(family.grids, run, machine_);
     for (std::size_t i = 0; i < all.size(); ++i) {
       const GridShape& one = family.grids[i];
-      std::int64_t largest = 1;
-      for (const std::int64_t size : space_.useful_sizes(one))
-        if (fits(least_activations(on(one, size, RecomputeMode::full)))) largest = size;
-      const auto times = static_cast<double>(batch_share(space_.share(one), largest));
-      least[i] = kLike * std::max(all[i].time.step_s, times * gathering_s(all[i].time));
+      least[i] = std::numeric_limits<double>::infinity();
+      const std::vector<std::int64_t> of_one = space_.useful_sizes(one);
+      for (const std::int64_t size : of_one)
+        if (size == of_one.front() || fits(least_activations(on(one, size, RecomputeMode::full))))
+          least[i] = std::min(least[i], kLike * least_s(all[i].time, batches(one, size), 0));
     }
   } catch (const UsageError&) {  // others of the family may be able to cut the layers
   }
   return least;
 }
 
-/// The time of gathering weights, or of reducing gradients, over z for each micro-batch.
-double Screening::gathering_s(const StepTime& time) const {
-  double each_s = 0;
-  for (const char* const collective : {"z all_gather", "z reduce_scatter"}) {
-    const auto found = time.alone_by.find(collective);
-    const bool once = run_->parallelism.keep_weights == KeepWeights::step &&
-                      collective == std::string_view("z all_gather");
-    if (found != time.alone_by.end() && !once) each_s = std::max(each_s, found->second);
-  }
-  return each_s;
+/// The least useful size of which y cuts the most: it cuts attention by sequences.
+std::int64_t Screening::quickest_size(const GridShape& grid) const {
+  const std::vector<std::int64_t> sizes = space_.useful_sizes(grid);
+  if (options_.cost == CostModel::paper) return sizes.front();  // whose time is that of all
+  return *std::ranges::max_element(
+      sizes, {}, [&](std::int64_t size) { return std::gcd(size, std::int64_t{grid.y}); });
 }
 
-/// About the least time of a step on this grid: that of a single micro-batch, of its computation
-/// with the recomputation that each size needs, and of gathering and reducing for each
-/// micro-batch.
-double Screening::least_s(const Screened& one, const Prediction& optimistic) const {
-  const StepTime& time = optimistic.time;
+Prediction Screening::optimistic_step(const GridShape& grid, RecomputeMode mode,
+                                      DrySteps& steps) const {
+  const std::int64_t smallest = space_.useful_sizes(grid).front(), quickest = quickest_size(grid);
+  Prediction found = cost(on(grid, quickest, mode), optimistic, steps);
+  if (quickest != smallest) found.memory_bytes = estimate_memory(on(grid, smallest, mode), steps);
+  return found;
+}
+
+/// Whether a collective, as StepTime names it, does not run for each micro-batch.
+bool Screening::once_a_step(const std::string& collective) const {
+  const bool gathers = collective == "z all_gather" || collective == "same experts all_gather";
+  return collective.starts_with("data ") || collective.starts_with("world ") ||
+         (gathers && run_->parallelism.keep_weights == KeepWeights::step);
+}
+
+/// About the least time of a step of so many micro-batches that computes so much again, from that
+/// of one with all rows. Rows are computed and sent in any case, and weights are gathered over z
+/// and their gradients reduced in each micro-batch, one after the other. What ranks are late grows
+/// with the root of the computation before a wait, and the wait is at least as long.
+double Screening::least_s(const StepTime& optimistic, double micro_batches,
+                          double recomputing_s) const {
+  if (options_.cost == CostModel::paper) return optimistic.step_s;
+  double rows_s = 0, all_s = 0, gathers_s = 0;  // waits in each micro-batch, all, collectives
+  for (const auto& [name, before_s] : optimistic.late_by) {
+    const bool once = once_a_step(name);
+    const double exposed_s = optimistic.exposed_by.at(name),
+                 late_s = before_s * (once ? 1 / std::sqrt(micro_batches)
+                                           : std::max(kCertain * std::sqrt(micro_batches), 1.0));
+    const bool of_rows = is_of_rows(std::string_view(name).substr(0, name.rfind(' ')));
+    rows_s += of_rows ? std::max(late_s, before_s + kCertain * exposed_s) : late_s;
+    all_s += once ? late_s + exposed_s : std::max(late_s, before_s + exposed_s);
+    if (!of_rows)
+      gathers_s = std::max(gathers_s, (once ? 1 : micro_batches) * optimistic.alone_by.at(name));
+  }
+  return std::max({optimistic.compute_s + std::max(recomputing_s, rows_s), gathers_s,
+                   kAlone * (optimistic.compute_s + all_s)});
+}
+
+/// Of each useful size, with the recomputation that it needs; infinite if it cannot fit.
+std::vector<double> Screening::least_s(const Screened& one, const Prediction& optimistic) const {
   const std::vector<std::int64_t> sizes = space_.useful_sizes(one.grid);
-  const double each_s = gathering_s(time);
-  double least = std::numeric_limits<double>::infinity();
   const auto kept = [&](std::int64_t size, RecomputeMode mode) {
     return least_activations(on(one.grid, size, mode));
   };
+  std::vector<double> least;
   for (const std::int64_t size : sizes) {
-    if (!fits(one.state_bytes + kept(size, RecomputeMode::full))) continue;
     const std::int64_t bytes = optimistic.memory_bytes + kept(size, RecomputeMode::none) -
                                kept(sizes.front(), RecomputeMode::none);
-    const double compute_s =
-        time.compute_s + recomputing_s(on(one.grid, size, RecomputeMode::none), bytes - budget_);
-    least = std::min(
-        least, std::max({time.step_s, compute_s,
-                         each_s * static_cast<double>(batch_share(space_.share(one.grid), size))}));
+    const bool may_fit = fits(one.state_bytes + kept(size, RecomputeMode::full));
+    least.push_back(
+        may_fit ? least_s(optimistic.time, batches(one.grid, size),
+                          recomputing_s(on(one.grid, size, RecomputeMode::none), bytes - budget_))
+                : std::numeric_limits<double>::infinity());
   }
   return least;
+}
+
+/// Micro-batches of a step.
+double Screening::batches(const GridShape& grid, std::int64_t size) const {
+  return static_cast<double>(batch_share(space_.share(grid), size));
 }
 
 /// A step of one device, which need not fit.

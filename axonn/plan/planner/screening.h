@@ -17,13 +17,13 @@ namespace axonn {
 /// What a search knows of a grid before its plans.
 struct Screened {
   GridShape grid;
-  bool cuts = false;                ///< it can cut model and batch
-  bool fits = false;                ///< in some mode
-  double least_s = 0;               ///< if it fits: about the least time of a step
-  std::int64_t state_bytes = 0;     ///< in memory at any time
-  std::int64_t smallest_bytes = 0;  ///< of the smallest micro-batch, all recomputed; 0: unknown
-  Plan least = {};                  ///< if it does not fit: the plan with the least memory
-  std::string reason;               ///< if it cannot cut them
+  bool cuts = false;                 ///< it can cut model and batch
+  bool fits = false;                 ///< in some mode
+  std::vector<double> least_s = {};  ///< if it fits: of each useful size, about its least time
+  std::int64_t state_bytes = 0;      ///< in memory at any time
+  std::int64_t smallest_bytes = 0;   ///< of the smallest micro-batch, all recomputed; 0: unknown
+  Plan least = {};                   ///< if it does not fit: the plan with the least memory
+  std::string reason;                ///< if it cannot cut them
 };
 
 /// The costs of runs on the grids of a search, and lower bounds. Several threads may use it. What
@@ -49,6 +49,12 @@ class Screening {
   /// Whether the grid can cut the model and fits, and about its least time.
   Screened screened(const GridShape& grid) const;
 
+  /// optimistic() on the grid, with the memory of its smallest micro-batch.
+  Prediction optimistic_step(const GridShape& grid, RecomputeMode mode, DrySteps& steps) const;
+
+  /// From that, about the least time of a step with micro-batches of each useful size.
+  std::vector<double> least_s(const Screened& one, const Prediction& optimistic) const;
+
   /// About the least time of a step on each grid of the family; 0 if that is unknown.
   std::vector<double> least_s(const GridFamily& family) const;
 
@@ -62,8 +68,10 @@ class Screening {
 
  private:
   void screen(std::int64_t micro_batch, Screened& one) const;
-  double least_s(const Screened& one, const Prediction& optimistic) const;
-  double gathering_s(const StepTime& time) const;
+  double least_s(const StepTime& optimistic, double micro_batches, double recomputing_s) const;
+  std::int64_t quickest_size(const GridShape& grid) const;
+  double batches(const GridShape& grid, std::int64_t size) const;
+  bool once_a_step(const std::string& collective) const;
   PreparedRun typical() const;
 
   const PreparedRun& run_;

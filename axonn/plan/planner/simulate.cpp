@@ -38,7 +38,7 @@ class Player {
     if (leaves_some) {
       now_ = late_ = worked_ = 0;
       computed_ = {};
-      for (Stream& stream : streams_) stream.exposed = stream.busy = stream.alone = 0;
+      for (Stream& stream : streams_) stream.exposed = stream.late = stream.busy = stream.alone = 0;
       step(false);
     }
 
@@ -51,6 +51,7 @@ class Player {
     for (const Stream& stream : streams_) {
       const std::string name = *stream.group + ' ' + *stream.operation;
       time.exposed_by[name] = stream.exposed;
+      time.late_by[name] = stream.late;
       time.comm_by[name] = stream.busy;
       time.alone_by[name] = stream.alone;
     }
@@ -69,7 +70,7 @@ class Player {
     const std::string* group;
     const std::string* operation;
     std::deque<std::size_t> queue = {};  // of collectives_
-    double exposed = 0, busy = 0, alone = 0;
+    double exposed = 0, late = 0, busy = 0, alone = 0;
   };
 
   /// Finds what each event costs alone: a step may be played twice.
@@ -193,15 +194,17 @@ class Player {
 
   void wait(std::size_t collective) {
     const double worked = std::exchange(worked_, 0);
+    Stream& stream = streams_[collectives_[collective].stream];
     for (double late = costs_.lateness_s(worked, collectives_[collective].count); late > 0;) {
       const double seconds = std::min(late, next_change());
       advance(seconds);
       late -= seconds;
       late_ += seconds;
+      stream.late += seconds;
     }
     const double begin = now_;
     while (!collectives_[collective].through) advance(next_change());
-    streams_[collectives_[collective].stream].exposed += now_ - begin;
+    stream.exposed += now_ - begin;
   }
 
   /// Runs all events once. Waits for collectives of the previous step, unless this is the first

@@ -45,6 +45,7 @@ struct StepTime {
   std::map<std::string, double> compute_by;  ///< "products", "attention", "row-wise", "optimizer"
   /// Time that the compute stream waited: by "y all_reduce", and kLateRanks.
   std::map<std::string, double> exposed_by;
+  std::map<std::string, double> late_by;   ///< kLateRanks, by the collective that is waited for
   std::map<std::string, double> comm_by;   ///< the same keys: time in flight
   std::map<std::string, double> alone_by;  ///< the same, if nothing slowed them
 

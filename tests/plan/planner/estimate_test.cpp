@@ -72,6 +72,25 @@ TEST(Estimate, OfADeepStepAgreesWithASimulationOfAllBlocks) {
   }
 }
 
+TEST(Estimate, CertainSecondsOfAnEstimateAreAtMostThoseOfAllBlocks) {
+  for (Config config : configs_of(small_gpt())) {
+    config.model.layers = 24;
+    SCOPED_TRACE(describe(config));
+    for (const std::int64_t micro_batch : {1, 2, 4}) {
+      config.training.micro_batch = micro_batch;
+      const StepTime estimated = estimate(prepared(config), round_machine()).time;
+      EXPECT_LE(certain_seconds(estimated), predict(prepared(config), round_machine()).time.step_s);
+    }
+  }
+  // Computation is certain within 2 %, waits within a quarter, late ranks as computation is.
+  EXPECT_NEAR(certain_seconds({.step_s = 10, .compute_s = 6, .exposed_by = {{"x all_reduce", 4}}}),
+              10 / 1.05, 1e-9);
+  EXPECT_NEAR(
+      certain_seconds(
+          {.step_s = 10, .compute_s = 6, .exposed_by = {{"x all_reduce", 0.4}, {kLateRanks, 3.6}}}),
+      9.9 / 1.02, 1e-9);
+}
+
 TEST(Estimate, OfAStepWhoseLayersDifferAgreesWithASimulationOfAllBlocks) {
   constexpr double kEnds = 0.05;  // as above
   for (const GridShape& grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{1, 1, 4, 1, 1, 2}})

@@ -169,6 +169,8 @@ TEST(Simulate, EveryWaitWaitsForLateRanksWhileTheCollectiveContinues) {
   EXPECT_THAT(time.exposed_by,
               UnorderedElementsAre(Pair("z all_gather", near(1)), Pair("x all_reduce", near(3)),
                                    Pair(kLateRanks, near(3))));
+  EXPECT_THAT(time.late_by,
+              UnorderedElementsAre(Pair("z all_gather", near(1)), Pair("x all_reduce", near(2))));
   EXPECT_THAT(time.step_s, near(2 + 1 + 1 + 3 + 4 + 2));
 }
 

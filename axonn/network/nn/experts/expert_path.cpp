@@ -15,12 +15,13 @@ namespace {
 std::vector<std::int64_t> counts_on_host(const Context& ctx, const Tensor& counts, int ranks,
                                          std::int64_t routed_rows) {
   const std::int64_t E = counts.count() / ranks;
-  std::vector<std::int64_t> all(counts.count());
   if (!ctx.device().keeps_values()) {
-    for (std::int64_t i = 0; i < std::ssize(all); ++i)
-      all[i] = routed_rows / E + (i % E < routed_rows % E ? 1 : 0);
-    return all;
+    std::vector<std::int64_t> even(counts.count(), routed_rows / E);
+    for (auto of_rank = even.begin(); of_rank != even.end(); of_rank += E)
+      for (std::int64_t expert = 0; expert < routed_rows % E; ++expert) ++of_rank[expert];
+    return even;
   }
+  std::vector<std::int64_t> all(counts.count());
   std::vector<std::int32_t> host(counts.count());
   ctx.device().copy_to_host(host.data(), counts.view().data, counts.bytes());
   std::ranges::copy(host, all.begin());
