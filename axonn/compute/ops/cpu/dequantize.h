@@ -42,21 +42,37 @@ template <Quantization kind>
   return kind == Quantization::int8 ? x / 127.0f : x;
 }
 
+/// Registers::kEach bytes as pairs: shifts of bytes would each need a mask, and bits that cross
+/// from a neighbour are masked anyway.
+using BytePairs = std::uint16_t __attribute__((vector_size(Registers::kEach)));
+
+[[gnu::always_inline]] inline BytePairs pairs_at(const std::uint8_t* bytes) {
+  BytePairs pairs;
+  std::memcpy(&pairs, bytes, sizeof pairs);
+  return pairs;
+}
+[[gnu::always_inline]] inline Registers::Register as_floats(const BytePairs& codes) {
+  return detail::from_bytes(reinterpret_cast<const std::uint8_t*>(&codes));
+}
+
+/// The codes in the lower or higher halves of Registers::kEach bytes. Registers of 16 floats look
+/// them up, which is faster; others would need two tables.
+[[gnu::always_inline]] inline Registers::Register from_four_bits(const std::uint8_t* codes,
+                                                                 bool higher) {
+  if constexpr (Registers::kEach == 16)
+    return detail::from_half_bytes(codes, higher, kHalfByteNumbers);
+  return as_floats((higher ? pairs_at(codes) >> 4 : pairs_at(codes)) & 0x0f0f);
+}
+
 /// Codes of 6 bits: `low` has 4 of each in the lower or higher halves of Registers::kEach bytes,
 /// and `high` 2 from bit `place` on in as many bytes.
 [[gnu::always_inline]] inline Registers::Register from_six_bits(const std::uint8_t* low,
                                                                 bool higher,
                                                                 const std::uint8_t* high,
                                                                 int place) {
-  // Shifts of bytes would each need a mask; bits that cross from a neighbour are masked here.
-  using Pairs = std::uint16_t __attribute__((vector_size(Registers::kEach)));
-  Pairs codes, more;
-  std::memcpy(&codes, low, sizeof codes);
-  std::memcpy(&more, high, sizeof more);
-  if (higher) codes >>= 4;
-  more = place < 4 ? more << (4 - place) : more >> (place - 4);
-  codes = (codes & 0x0f0f) | (more & 0x3030);
-  return detail::from_bytes(reinterpret_cast<const std::uint8_t*>(&codes));
+  const BytePairs codes = higher ? pairs_at(low) >> 4 : pairs_at(low),
+                  more = place < 4 ? pairs_at(high) << (4 - place) : pairs_at(high) >> (place - 4);
+  return as_floats((codes & 0x0f0f) | (more & 0x3030));
 }
 
 /// A record of a large block with the numbers of its parts as floats. Products are exact, so that
@@ -66,13 +82,14 @@ class LargeRecord {
  public:
   [[gnu::always_inline]] explicit LargeRecord(const std::uint8_t* record) : record_(record) {
     if constexpr (kind == Quantization::q4_k) {
+      // The 12 bytes of SixBits, as words behind the two factors: scales, then least values.
       using Words = std::uint32_t __attribute__((vector_size(16)));
-      std::uint32_t words[3];
-      std::memcpy(words, record + LargeBlock::kScales4, sizeof words);
-      const Words numbers{words[0] & 0x3f3f3f3f,  // scales, then least values
-                          (words[2] & 0x0f0f0f0f) | (words[0] >> 6 & 0x03030303) << 4,
-                          words[1] & 0x3f3f3f3f,
-                          (words[2] >> 4 & 0x0f0f0f0f) | (words[1] >> 6 & 0x03030303) << 4};
+      Words all;
+      std::memcpy(&all, record, sizeof all);
+      const Words low = __builtin_shuffle(all, Words{1, 3, 2, 3}) >> Words{0, 0, 0, 4},
+                  high = __builtin_shuffle(all, Words{1, 1, 2, 2}) >> 2;
+      const Words numbers = (low & Words{0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f}) |
+                            (high & Words{0, 0x30303030, 0, 0x30303030});
       const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&numbers);
       set(scales_, bytes, detail::from_f16(record));
       set(least_, bytes, detail::from_f16(record + LargeBlock::kLeast4));
@@ -89,8 +106,7 @@ class LargeRecord {
     if constexpr (kind == Quantization::q4_k) {
       const std::uint8_t* const codes = record_ + LargeBlock::kCodes4 + at / 64 * 32 + at % 32;
       const int part = at / LargeBlock::kPart4;
-      return detail::from_half_bytes(codes, at % 64 >= 32, kHalfByteNumbers) * scales_[part] -
-             least_[8 + part];
+      return from_four_bits(codes, at % 64 >= 32) * scales_[part] - least_[8 + part];
     } else {
       const int half = at / 128, in = at % 128, part = at / LargeBlock::kPart6;
       return from_six_bits(record_ + half * 64 + in % 64, in >= 64,
