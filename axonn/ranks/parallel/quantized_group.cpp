@@ -44,7 +44,7 @@ QuantizedForm ParameterGroup::form_on(const FlatSizes& sizes) const {
              has_large_blocks(form.kind) ? "q4_0, q8_0, " : "", "nf4 or int8");
     const std::int64_t unit = unit_of(*parameters_[i], sizes.offsets[i]);
     if (unit < QuantizedForm::least_unit(form.kind))
-      refuse("[model] quantize = ", kind, ": a rank of ", grid_.describe(), " would have ",
+      refuse("[model] quantize = ", kind, ": ", grid_.describe(), " would have ",
              has_large_blocks(form.kind) ? "parts of blocks of 256" : "an odd number of",
              " columns of ", name, "; take other extents of x and y, or ",
              has_large_blocks(form.kind) ? "another kind, such as q4_0" : "leave quantize out");
