@@ -189,7 +189,7 @@ def compare(args, name, kind, file):
     if kind == "bf16":
         ours += ["--dtype", "bf16"]
     elif kind != "f32":
-        ours += ["--dtype", args.dtype_of_codes, "--quantize", kind, "--quantize-embeddings"]
+        ours += ["--dtype", args.dtype_of_codes, "--quantize", "file"]
     theirs = [args.llama_server, "-m", file, "-t", os.cpu_count(), "-tb", os.cpu_count(),
               "-c", SLOTS * CONTEXT, "-np", SLOTS]
     plain = ["-fa", "off", "-ctk", "f32", "-ctv", "f32"] if kind == "f32" else []

@@ -3,12 +3,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <omp.h>
 
 #include "axonn/compute/ops/matmul_tuner.h"
+#include "axonn/compute/tensor/quantization.h"
 #include "axonn/foundation/base/clock.h"
 
 // The products of a step, by layer, mode and type: Gflop/s in the default way and in the tuned way,
@@ -19,6 +22,8 @@
 //   gpt2   GPT-2 124M, 1,024 rows    llama  width 2,048, MLP 5,504, 4,096 rows
 //   libraries   instead, in f32: the best rate of the ways by oneDNN, by tiles and by BLAS, all run
 //               in turn, five times
+// bench_ops_matmul codes [THREADS]: products of one row with a matrix of codes that no cache holds,
+//   of each kind: bytes and weights a second, the best of 25 in turn
 
 namespace {
 
@@ -145,12 +150,59 @@ void compare_libraries(Backend& backend, const auto& layers) {
     }
 }
 
+/// Records of a matrix (out, in), whose rows repeat after some.
+std::vector<std::byte> records_of(const QuantizedForm& form, std::int64_t out, std::int64_t in) {
+  constexpr std::int64_t kSame = 64;
+  std::vector<float> values(kSame * in);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(i * 29 % 111) / 111 - 0.5f;
+  std::vector<std::byte> some(form.bytes(kSame * in)), all(form.bytes(out * in));
+  quantize_records(form, values, some);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = some[i % some.size()];
+  return all;
+}
+
+void compare_codes(Backend& backend) {
+  constexpr std::int64_t kOut = 32768, kIn = 4096;
+  constexpr int kRounds = 25;
+  std::vector<float> a(kIn), out(kOut);
+  std::map<std::pair<DType, Quantization>, double> best;
+  std::map<Quantization, std::vector<std::byte>> records;
+  constexpr std::array kKinds{Quantization::q8_0, Quantization::q6_k, Quantization::q4_k,
+                              Quantization::q4_0, Quantization::nf4};
+  const auto form_of = [](Quantization kind) {
+    return QuantizedForm{kind, QuantizedForm::most_unit(kind)};
+  };
+  for (const Quantization kind : kKinds) records[kind] = records_of(form_of(kind), kOut, kIn);
+  for (int round = 0; round < kRounds; ++round)
+    for (auto& [kind, bytes] : records)
+      for (const DType type : {DType::f32, DType::bf16}) {
+        const View of_records{bytes.data(), DType::u8, 1, std::ssize(bytes), std::ssize(bytes)};
+        const double start = now_seconds();
+        backend.quantized_product({.out = {out.data(), type, 1, kOut, kOut},
+                                   .a = {a.data(), type, 1, kIn, kIn},
+                                   .records = of_records,
+                                   .form = form_of(kind)});
+        double& seconds = best.try_emplace({type, kind}, 1e9).first->second;
+        seconds = std::min(seconds, now_seconds() - start);
+      }
+  for (const auto& [of, seconds] : best)
+    std::printf("%-5s %-5s %6.1f GB/s %6.1f G weights/s\n", name_of(of.first).data(),
+                kQuantizations[static_cast<int>(of.second)].data(),
+                static_cast<double>(records[of.second].size()) / seconds / 1e9,
+                static_cast<double>(kOut * kIn) / seconds / 1e9);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const bool llama = argc > 1 && std::string(argv[1]) == "llama";
   const int threads = argc > 2 ? std::atoi(argv[2]) : omp_get_num_procs();
   const auto backend = make_cpu_backend(threads);
+  if (argc > 1 && std::string(argv[1]) == "codes") {
+    compare_codes(*backend);
+    return 0;
+  }
   if (argc > 3 && std::string(argv[3]) == "libraries") {
     if (llama)
       compare_libraries(*backend, kLlama);

@@ -43,26 +43,36 @@ lines() { # SEED COUNT FORMED FORMAT
     }'
 }
 case $task in
-  sort) layers=2 warm=70 length=14 tokens=8 steps=900 rewards=exact ;;
-  add2) layers=2 warm=400 length=12 tokens=5 steps=600 rewards=exact ;;
-  add3) layers=4 warm=900 length=16 tokens=6 steps=900 rewards=exact ;;
-  think) layers=2 warm=120 length=34 tokens=28 steps=300 rewards=format,number ;;
+  sort) layers=2 loss=0.75 length=14 tokens=8 steps=900 rewards=exact ;;
+  add2) layers=2 loss=0.55 length=12 tokens=5 steps=2000 rewards=exact ;;
+  add3) layers=4 loss=0.55 length=16 tokens=6 steps=2000 rewards=exact ;;
+  think) layers=2 loss=0.55 length=34 tokens=28 steps=600 rewards=format,number ;;
   *) echo "there is no task $task: sort, add2, add3 or think" >&2; exit 2 ;;
 esac
 lines "$seed" 20000 10 '{"prompt": "%s=", "completion": "%s\\n"}' > "$folder/examples.jsonl"
 lines "1$seed" 20000 0 '{"prompt": "%s=", "answer": "%s"}' > "$folder/prompts.jsonl"
 
-# Token 10, the end of a line, ends an answer.
-"$axonn" train --model.family llama --model.layers $layers --model.hidden 64 --model.heads 4 \
-  --model.ffn 192 --model.vocab 256 --data.jsonl "$folder/examples.jsonl" --data.tokenizer bytes \
-  --training.seq_len 96 --training.global_batch 16 --training.steps $warm --training.dtype f32 \
-  --training.seed "$seed" --optimizer.lr 3e-3 --lr_scheduler.kind constant \
-  --lr_scheduler.warmup_steps 10 --output.dir "$folder/warm" --output.overwrite true
+# The warm start goes on until the mean loss of the last ten steps is low enough, which takes some
+# seeds three times the steps of others: begins at step $1 of the run in warm/.
+rm -rf "$folder/warm"
+warm_up() { # STEPS
+  "$axonn" train --model.family llama --model.layers $layers --model.hidden 64 --model.heads 4 \
+    --model.ffn 192 --model.vocab 256 --data.jsonl "$folder/examples.jsonl" \
+    --data.tokenizer bytes --training.seq_len 96 --training.global_batch 16 \
+    --training.steps "$1" --training.dtype f32 --training.seed "$seed" --training.threads 1 \
+    --optimizer.lr 2e-3 --lr_scheduler.kind constant --lr_scheduler.warmup_steps 10 \
+    --output.dir "$folder/warm" --checkpoint.keep 1 --checkpoint.resume auto
+  tail -n 10 "$folder/warm/metrics.jsonl" | sed 's/.*"loss": *\([0-9.]*\).*/\1/' |
+    awk -v wanted=$loss '{ sum += $1 } END { exit sum / NR > wanted }'
+}
+warm=40
+until warm_up $warm; do warm=$((warm + 20)); done
 
+# Token 10, the end of a line, ends an answer.
 "$axonn" reinforce "$folder/warm/checkpoints" "$folder/prompts.jsonl" --full --rl.loss grpo \
   --rl.group 8 --rl.rewards "$rewards" --rl.max_tokens $tokens --data.tokenizer bytes \
-  --data.eod 10 \
-  --training.seq_len $length --training.global_batch 256 --training.micro_batch 64 \
-  --training.steps $steps --training.dtype f32 --training.seed "$seed" --optimizer.lr 1e-3 \
-  --lr_scheduler.kind linear --lr_scheduler.warmup_steps 30 --output.dir "$folder/rewards" \
-  --output.overwrite true "$@"
+  --data.eod 10 --training.seq_len $length --training.global_batch 256 \
+  --training.micro_batch 64 --training.steps $steps --training.dtype f32 \
+  --training.seed "$seed" --training.threads 1 --optimizer.lr 1e-3 --lr_scheduler.kind wsd \
+  --lr_scheduler.decay_steps $((steps / 5)) --lr_scheduler.warmup_steps 30 \
+  --output.dir "$folder/rewards" --output.overwrite true "$@"

@@ -1,4 +1,5 @@
-"""Reads GGUF files by the published format (ggml-org/ggml, docs/gguf.md) with numpy."""
+"""Reads GGUF files by the published format (ggml-org/ggml, docs/gguf.md) with numpy, and joins
+them."""
 import struct
 
 import numpy as np
@@ -25,6 +26,7 @@ class Reader:
             assert name not in self.keys, name
             self.keys[name] = self._value(self._scalar("I"))
         alignment = self.keys.get("general.alignment", 32)
+        self.infos_at = self.at
         infos = []
         for _ in range(tensors):
             name = self._string()
@@ -69,6 +71,8 @@ class Reader:
         if kind == 30:
             bits = np.frombuffer(self.data, "<u2", count, at).astype(np.uint32) << 16
             return bits.view(np.float32), 2 * count
+        if kind in (12, 14):
+            return self._large_blocks(kind, count // 256, at)
         assert kind in (2, 8) and count % 32 == 0, f"type {kind}"
         if kind == 2:
             blocks = np.frombuffer(self.data, [("scale", "<f2"), ("q", "u1", 16)], count // 32, at)
@@ -78,3 +82,42 @@ class Reader:
         blocks = np.frombuffer(self.data, [("scale", "<f2"), ("q", "i1", 32)], count // 32, at)
         values = blocks["scale"].astype(np.float32)[:, None] * blocks["q"].astype(np.float32)
         return values.reshape(-1), 34 * (count // 32)
+
+    def _large_blocks(self, kind, count, at):
+        """Values of Q4_K or Q6_K: blocks of 256 with scales of their parts."""
+        if kind == 12:
+            form = [("scales", "<f2", 2), ("six", "u1", 12), ("q", "u1", (4, 32))]
+            blocks = np.frombuffer(self.data, form, count, at)
+            six = blocks["six"].astype(np.int32)
+            low = [six[:, :4] & 63, (six[:, 8:] & 15) | six[:, :4] >> 6 << 4]
+            high = [six[:, 4:8] & 63, six[:, 8:] >> 4 | six[:, 4:8] >> 6 << 4]
+            scale, least = (np.concatenate(each, axis=1).astype(np.float32) * blocks["scales"][
+                :, i:i + 1].astype(np.float32) for i, each in enumerate([low, high]))
+            codes = np.stack([blocks["q"] & 15, blocks["q"] >> 4], axis=2).reshape(count, 8, 32)
+            values = codes.astype(np.float32) * scale[:, :, None] - least[:, :, None]
+            return values.reshape(-1), 144 * count
+        form = [("low", "u1", (2, 64)), ("high", "u1", (2, 32)), ("parts", "i1", 16),
+                ("scale", "<f2")]
+        blocks = np.frombuffer(self.data, form, count, at)
+        low = np.concatenate([blocks["low"] & 15, blocks["low"] >> 4], axis=2)
+        high = np.concatenate([blocks["high"] >> shift & 3 for shift in (0, 2, 4, 6)], axis=2)
+        codes = (low | high << 4).reshape(count, 16, 16).astype(np.float32) - 32
+        scale = blocks["scale"].astype(np.float32)[:, None] * blocks["parts"].astype(np.float32)
+        return (scale[:, :, None] * codes).reshape(-1), 210 * count
+
+
+def join(path, files, file_of):
+    """Writes a file whose tensor NAME is that of files[file_of(name)], all of the same model."""
+    readers = {kind: Reader(file) for kind, file in files.items()}
+    first = next(iter(readers.values()))
+    header, data = bytearray(first.data[:first.infos_at]), bytearray()
+    for name, (_, sizes, _) in first.tensors.items():
+        reader = readers[file_of(name)]
+        begin, count = reader.bytes_of[name]
+        header += struct.pack("<Q", len(name)) + name.encode()
+        header += struct.pack(f"<I{len(sizes)}Q", len(sizes), *sizes)
+        header += struct.pack("<IQ", reader.tensors[name][0], len(data))
+        data += reader.data[begin:begin + count]
+        data += bytes(-len(data) % 32)
+    with open(path, "wb") as file:
+        file.write(header + bytes(-len(header) % 32) + data)

@@ -9,13 +9,27 @@ from program import TINY, RunTest, axonn, main
 
 LLAMA = TINY.replace("[model]", '[model]\nfamily = "llama"\nkv_heads = 2\nhead_dim = 16\nffn = 96'
                      ).replace("hidden = 32", "hidden = 64")
-BYTES = {"q8_0": 34, "q4_0": 18}  # of a block of 32 values; its factor has the first two
+WIDE = LLAMA.replace("hidden = 64", "hidden = 512").replace("head_dim = 16", "head_dim = 128"
+                                                            ).replace("ffn = 96", "ffn = 512")
+
+
+class Kind:
+    """Blocks of a kind: their bytes, where the factors lie, and the bytes with codes."""
+
+    def __init__(self, config, size, factors, codes):
+        self.config, self.size, self.factors, self.codes = config, size, factors, codes
+
+
+KINDS = {"q8_0": Kind(LLAMA, 34, [0], slice(2, 34)), "q4_0": Kind(LLAMA, 18, [0], slice(2, 18)),
+         "q4_k": Kind(WIDE, 144, [0, 2], slice(16, 144)),
+         "q6_k": Kind(WIDE, 210, [208], slice(0, 128))}
+GRIDS = ["1,1,4,1", "2,1,2,1", "1,2,1,2"]
 
 
 class GgufCodes(RunTest):
     def written(self, kind):
         """A model whose blocks have no code of the largest size; returns the file's name."""
-        run = os.path.join(self.train("run-" + kind, config=LLAMA), "checkpoints")
+        run = os.path.join(self.train("run-" + kind, config=KINDS[kind].config), "checkpoints")
         path = self.path(kind + ".gguf")
         axonn("convert", "--model", run, "--to", "gguf", "--dtype", kind, "--out", path)
         for codes in self.blocks(path, kind):
@@ -32,7 +46,8 @@ class GgufCodes(RunTest):
         data = np.memmap(path, np.uint8, "r+")
         for name, (begin, count) in tensors.bytes_of.items():
             if len(tensors.tensors[name][1]) > 1:
-                yield data[begin:begin + count].reshape(-1, BYTES[kind])[:, 2:]
+                yield data[begin:begin + count].reshape(-1, KINDS[kind].size)[
+                    :, KINDS[kind].codes]
         data.flush()
 
     def losses(self, model, *more):
@@ -43,27 +58,84 @@ class GgufCodes(RunTest):
             return json.load(file)["loss"]
 
     def test_values_are_those_of_the_file(self):
-        for kind in BYTES:
+        for kind in KINDS:
             model = self.written(kind)
             codes = ("--quantize", kind, "--quantize-embeddings")
             want = self.losses(model)
             self.assertEqual(self.losses(model, *codes), want, kind)
-            other = "q4_0" if kind == "q8_0" else "nf4"
+            other = "nf4" if kind == "q4_0" else "q4_0"
             self.assertNotEqual(self.losses(model, "--quantize", other), want)
-            for grid in ("1,1,4,1", "2,1,2,1", "1,2,1,2", "4,1,1,1"):
+            for grid in GRIDS + (["4,1,1,1"] if kind in ("q8_0", "q4_0") else []):
                 self.assertAlmostEqual(self.losses(model, "--grid", grid, *codes), want,
                                        delta=2e-6, msg=f"{kind} {grid}")
+        error = axonn("eval", "--model", model, "--data", self.path("text.txt"), "--grid",
+                      "4,1,1,1", "--quantize", "q6_k", code=2)
+        self.assertIn("would have parts of blocks of 256 columns of", error)
+
+    def joined(self):
+        """A file with matrices of several kinds, as in Q4_K_M, one of which is read as values."""
+        run = os.path.join(self.train("run", config=WIDE), "checkpoints")
+        files = {}
+        for kind in ("q4_k", "q6_k", "q8_0", "q4_0", "f16", "f32"):
+            files[kind] = self.path(kind + ".gguf")
+            axonn("convert", "--model", run, "--to", "gguf", "--dtype", kind, "--out", files[kind])
+        others = {"token_embd.weight": "q6_k", "output.weight": "q4_0",
+                  "blk.0.attn_v.weight": "q6_k", "blk.0.ffn_down.weight": "q6_k",
+                  "blk.1.attn_k.weight": "q8_0", "blk.1.ffn_up.weight": "f16",
+                  "blk.1.attn_q.weight": "f32"}
+        path = self.path("joined.gguf")
+        gguf.join(path, files, lambda name: others.get(name, "q4_k"))
+        return path, run
+
+    def test_each_matrix_is_kept_as_the_file_has_it(self):
+        model, run = self.joined()
+        want = self.losses(model)
+        self.assertEqual(self.losses(model, "--quantize", "file"), want)
+        for grid in GRIDS:
+            self.assertAlmostEqual(self.losses(model, "--grid", grid, "--quantize", "file"), want,
+                                   delta=2e-6, msg=grid)
+        text = ("generate", "--model", model, "--prompt", "The quick", "--tokens", "20",
+                "--temperature", "0", "--dtype", "f32")
+        self.assertEqual(axonn(*text, "--quantize", "file"), axonn(*text))
+        error = axonn("eval", "--model", run, "--data", self.path("text.txt"), "--quantize", "file",
+                      code=2)
+        self.assertIn("is no GGUF file with blocks of q8_0, q4_0, q4_k or q6_k", error)
+
+    def test_adapters_are_trained_beside_the_kinds_of_a_file(self):
+        model, _ = self.joined()
+        config = TINY[TINY.index("[data]"):] + f"""
+[model]
+path = "{model}"
+[lora]
+rank = 3
+"""
+        final = {}
+        for name, more in {"values": (), "file": ("--model.quantize", "file"),
+                           "cut": ("--model.quantize", "file", "--parallelism.grid", "2,1,2,1")
+                           }.items():
+            run = self.train("lora-" + name, "--training.dtype", "f32", *more, config=config)
+            with open(os.path.join(run, "metrics.jsonl")) as file:
+                final[name] = json.loads(file.readlines()[-1])["loss"]
+        for name in ("file", "cut"):
+            self.assertAlmostEqual(final[name], final["values"], delta=2e-5, msg=name)
+        adapters, merged = self.path("lora-file", "checkpoints"), self.path("merged")
+        axonn("convert", "--model", adapters, "--merge", "--dtype", "f32", "--out", merged)
+        self.assertAlmostEqual(self.losses(merged), self.losses(adapters), delta=1e-5)
 
     def test_a_factor_that_is_not_finite_is_refused(self):
-        for kind, size in BYTES.items():
-            model = self.written(kind)
+        for name, kind in KINDS.items():
+            model = self.written(name)
             begin, _ = gguf.Reader(model).bytes_of["blk.1.ffn_up.weight"]
-            data = np.memmap(model, np.uint8, "r+")
-            data[begin + 5 * size:begin + 5 * size + 2] = 0, 0x7C
-            data.flush()
-            error = axonn("eval", "--model", model, "--data", self.write("text.txt", "text " * 9),
-                          "--quantize", kind, code=2)
-            self.assertIn("mlp.up_proj.weight has a block whose factor is not finite", error)
+            for factor in kind.factors:
+                data = np.memmap(model, np.uint8, "r+")
+                at = begin + kind.size + factor
+                before = bytes(data[at:at + 2])
+                data[at:at + 2] = 0, 0x7C
+                data.flush()
+                error = axonn("eval", "--model", model, "--data",
+                              self.write("text.txt", "text " * 9), "--quantize", name, code=2)
+                self.assertIn("mlp.up_proj.weight has a block whose factor is not finite", error)
+                data[at:at + 2] = np.frombuffer(before, np.uint8)
 
 
 if __name__ == "__main__":

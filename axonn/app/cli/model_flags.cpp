@@ -39,8 +39,9 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
       ->check(CLI::IsMember(compute_type_names()));
   app.add_option(
          "--quantize", flags.quantize,
-         "keep the matrices of the blocks as codes: q8_0 or int8 of 8.5 bits a weight, nf4, "
-         "fp4 or q4_0 of 4.5; default: as the model was trained, else none")
+         "keep the matrices of the blocks as codes: q8_0 or int8 of 8.5 bits a weight, q6_k of "
+         "6.6, nf4, fp4, q4_0 or q4_k of 4.5; file: each matrix as a GGUF file has it; default: "
+         "as the model was trained, else none")
       ->check(CLI::IsMember(kQuantizations));
   app.add_flag("--quantize-embeddings", flags.quantize_embeddings,
                "with --quantize: the table of tokens and the output layer, too, as GGUF has them");
@@ -93,6 +94,8 @@ Config open_model(const ModelFlags& flags) {
   if (!flags.quantize.empty()) {
     const auto found = std::ranges::find(kQuantizations, flags.quantize);
     config.model.quantize = static_cast<Quantization>(found - kQuantizations.begin());
+    if (config.model.quantize == Quantization::file && config.model_files.model)
+      config.model.file_kinds = config.model_files.model->kinds();
   }
   if (flags.quantize_embeddings) config.model.quantize_embeddings = true;
   if (!flags.quantize.empty() || flags.quantize_embeddings) validate(config.model);

@@ -363,7 +363,7 @@ struct Cast {
   void run(auto launch, const Checker& check) const;
 };
 
-/// out (1, n) T = the values of records (QuantizedForm), n a multiple of kMostUnit.
+/// out (1, n) T = the values of records (QuantizedForm), n a multiple of aligned(form.kind).
 struct Dequantize {
   View out;      ///< (1, n) T
   View records;  ///< (1, form.bytes(n)) u8

@@ -195,30 +195,46 @@ inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
 ///   int8  a row: f32 absmax, value = code · absmax / 127
 ///   q8_0  32 values of a row: f16 factor, value = factor · code
 ///   q4_0  32 values of a row: f16 factor, value = factor · (code - 8), codes of 4 bits
+///   q4_k  256 values of a row: two f16 factors, and two numbers of 6 bits for each 32 values, a
+///         scale s and a least value m; value = factor · s · code - factor' · m, codes of 4 bits
+///   q6_k  256 values of a row: f16 factor, and a scale s of 8 bits for each 16 values; value =
+///         factor · s · (code - 32), codes of 6 bits
 ///
 /// Sources: Dettmers et al., "QLoRA: efficient finetuning of quantized LLMs", 2023, and
-/// bitsandbytes 0.50 (nf4, fp4); Dettmers et al., "LLM.int8()", 2022; ggml (q8_0, q4_0).
-enum class Quantization : std::uint8_t { none, nf4, fp4, int8, q8_0, q4_0 };
+/// bitsandbytes 0.50 (nf4, fp4); Dettmers et al., "LLM.int8()", 2022; ggml (q8_0 to q6_k).
+///
+/// `file` stands for the kinds that the matrices of a GGUF file have, one for each.
+enum class Quantization : std::uint8_t { none, nf4, fp4, int8, q8_0, q4_0, q4_k, q6_k, file };
 
-inline constexpr std::array<std::string_view, 6> kQuantizations = {"none", "nf4",  "fp4",
-                                                                   "int8", "q8_0", "q4_0"};
+inline constexpr std::array<std::string_view, 9> kQuantizations = {
+    "none", "nf4", "fp4", "int8", "q8_0", "q4_0", "q4_k", "q6_k", "file"};
 
-/// Whether blocks are those of ggml: 32 values of a row and a factor in f16.
+/// Whether blocks have 256 values and scales of their parts (compute/tensor/large_blocks.h).
+AXONN_DEVICE constexpr bool has_large_blocks(Quantization kind) {
+  return kind == Quantization::q4_k || kind == Quantization::q6_k;
+}
+/// Whether blocks are those of ggml, to the byte: of values of one row, with factors in f16.
 AXONN_DEVICE constexpr bool is_of_ggml(Quantization kind) {
-  return kind == Quantization::q8_0 || kind == Quantization::q4_0;
+  return kind == Quantization::q8_0 || kind == Quantization::q4_0 || has_large_blocks(kind);
 }
 
 /// Values in memory: records of `unit` values, each a factor and then the codes. A unit is a whole
-/// block, or a part of it where a grid cuts blocks; then each part has the block's factor.
+/// block, or a part of it where a grid cuts blocks; then each part has the block's factor. Records
+/// of large blocks are whole, and as large_blocks.h says.
 struct QuantizedForm {
   Quantization kind = Quantization::none;
-  std::int64_t unit = 1;  ///< a power of two, at least 2, and at most kMostUnit
+  std::int64_t unit = 1;  ///< a power of two, at least 2, and at most most_unit(kind)
 
-  static constexpr std::int64_t kMostUnit = 64;
-
-  /// The largest unit of a kind.
-  static constexpr std::int64_t most_unit(Quantization kind) {
-    return is_of_ggml(kind) ? 32 : kMostUnit;
+  /// The largest and the least unit of a kind.
+  AXONN_DEVICE static constexpr std::int64_t most_unit(Quantization kind) {
+    return has_large_blocks(kind) ? 256 : is_of_ggml(kind) ? 32 : 64;
+  }
+  static constexpr std::int64_t least_unit(Quantization kind) {
+    return has_large_blocks(kind) ? most_unit(kind) : 2;
+  }
+  /// Whole records of any unit of a kind: matrices begin at multiples of so many values.
+  AXONN_DEVICE static constexpr std::int64_t aligned(Quantization kind) {
+    return has_large_blocks(kind) ? most_unit(kind) : 64;
   }
   AXONN_DEVICE constexpr std::int64_t factor_bytes() const { return is_of_ggml(kind) ? 2 : 4; }
   /// Whether codes have 4 bits; code i of a record has the lower half of a byte, and code
@@ -226,12 +242,14 @@ struct QuantizedForm {
   AXONN_DEVICE constexpr bool half_bytes() const {
     return kind == Quantization::nf4 || kind == Quantization::fp4 || kind == Quantization::q4_0;
   }
-  /// Code i of a record whose codes begin there.
+  /// Code i of a record whose codes begin there; not of large blocks.
   AXONN_DEVICE constexpr unsigned code(const std::uint8_t* codes, std::int64_t i) const {
     if (!half_bytes()) return codes[i];
     return i < unit / 2 ? codes[i] & 15U : static_cast<unsigned>(codes[i - unit / 2] >> 4);
   }
   AXONN_DEVICE constexpr std::int64_t record_bytes() const {
+    if (kind == Quantization::q4_k) return 144;
+    if (kind == Quantization::q6_k) return 210;
     return factor_bytes() + (half_bytes() ? unit / 2 : unit);
   }
   /// Bytes of so many values, a multiple of the unit.

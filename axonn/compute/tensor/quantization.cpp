@@ -12,7 +12,7 @@ namespace axonn {
 
 namespace {
 
-constexpr std::int64_t kFourBitBlock = 64, kGgmlBlock = 32;
+constexpr std::int64_t kFourBitBlock = 64;
 constexpr float kMostCode = 127;
 
 /// The codes of a kind in the order of their values, and what lies halfway between two of them.
@@ -93,13 +93,16 @@ float quantize_int8(std::span<const float> values, std::uint8_t* codes) {
   return most;
 }
 
+[[noreturn]] void refuse_factor(Quantization kind, float most) {
+  refuse("a weight is ", most, ", of which ", kQuantizations[static_cast<int>(kind)],
+         " has no factor in f16");
+}
+
 /// A factor as f16 holds it.
 float stored_factor(Quantization kind, float most, float factor) {
   f16 half;
   put(half, factor);
-  if (!std::isfinite(get(half)))
-    refuse("a weight is ", most, ", of which ", kQuantizations[static_cast<int>(kind)],
-           " has no factor in f16");
+  if (!std::isfinite(get(half))) refuse_factor(kind, most);
   return get(half);
 }
 
@@ -124,11 +127,26 @@ float quantize_q4_0(std::span<const float> values, std::uint8_t* codes) {
   return stored_factor(Quantization::q4_0, most, factor);
 }
 
+/// Calls f(i) for so many blocks, by several threads if there are enough. Throws what f does.
+void for_blocks(std::int64_t count, std::int64_t enough, const auto& f) {
+  std::exception_ptr failure;  // an exception must not leave the parallel region
+#pragma omp parallel for if (count > enough)
+  for (std::int64_t i = 0; i < count; ++i) {
+    try {
+      f(i);
+    } catch (const UsageError&) {
+#pragma omp critical
+      failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
 }  // namespace
 
 std::int64_t block_of(Quantization kind, std::int64_t cols) {
   if (kind == Quantization::int8) return cols;
-  return is_of_ggml(kind) ? kGgmlBlock : kFourBitBlock;
+  return QuantizedForm::most_unit(kind);
 }
 
 float quantize_block(Quantization kind, std::span<const float> values, std::uint8_t* codes) {
@@ -143,19 +161,11 @@ void quantize(Quantization kind, std::int64_t block, std::span<const float> valu
   out.codes.resize(values.size());
   out.factors.resize((std::ssize(values) + block - 1) / block);
   constexpr std::int64_t kParallelValues = 1 << 15;
-  std::exception_ptr failure;  // an exception must not leave the parallel region
-#pragma omp parallel for if (std::ssize(values) >= kParallelValues)
-  for (std::int64_t i = 0; i < std::ssize(out.factors); ++i) {
+  for_blocks(std::ssize(out.factors), kParallelValues / block, [&](std::int64_t i) {
     const std::int64_t first = i * block;
     const auto part = values.subspan(first, std::min(block, std::ssize(values) - first));
-    try {
-      out.factors[i] = quantize_block(kind, part, out.codes.data() + first);
-    } catch (const UsageError&) {
-#pragma omp critical
-      failure = std::current_exception();
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
+    out.factors[i] = quantize_block(kind, part, out.codes.data() + first);
+  });
 }
 
 float QuantizedValues::value(Quantization kind, std::int64_t i, std::int64_t block) const {
@@ -197,6 +207,49 @@ void read_records(const QuantizedForm& form, std::span<const std::byte> records,
       out.codes[i * form.unit + c] =
           static_cast<std::uint8_t>(form.code(record + form.factor_bytes(), c));
   }
+}
+
+void quantize_records(const QuantizedForm& form, std::span<const float> values,
+                      std::span<std::byte> records) {
+  const std::int64_t unit = form.unit, count = std::ssize(values) / unit,
+                     bytes = form.record_bytes();
+  if (!has_large_blocks(form.kind)) {
+    QuantizedValues all;
+    quantize(form.kind, unit, values, all);
+    for (std::int64_t i = 0; i < count; ++i)
+      write_record(form, std::span(all.codes).subspan(i * unit, unit), all.factors[i],
+                   records.data() + i * bytes);
+    return;
+  }
+  for_blocks(count, 1, [&](std::int64_t i) {
+    const std::span<const float, LargeBlock::kValues> block(values.data() + i * unit, unit);
+    const float most = largest_size(block);
+    make_large_block(form.kind, block, records.data() + i * bytes);
+    if (!has_finite_factors(form, records.subspan(i * bytes, bytes)))
+      refuse_factor(form.kind, most);
+  });
+}
+
+void read_values(const QuantizedForm& form, std::span<const std::byte> records, std::int64_t first,
+                 std::span<float> values) {
+  const std::int64_t bytes = form.record_bytes();
+  const auto* const all = reinterpret_cast<const std::uint8_t*>(records.data());
+  with_quantization(form.kind, [&](auto kind) {
+    for (std::int64_t i = 0; i < std::ssize(values); ++i)
+      values[i] = record_value<kind()>(form, all + (first + i) / form.unit * bytes,
+                                       static_cast<int>((first + i) % form.unit));
+  });
+}
+
+bool has_finite_factors(const QuantizedForm& form, std::span<const std::byte> records) {
+  constexpr std::byte kInfinite{0x7c};  // the exponent in the second byte of an f16
+  const bool two = form.kind == Quantization::q4_k;
+  const std::int64_t first = form.kind == Quantization::q6_k ? LargeBlock::kFactor6 : 0,
+                     other = two ? LargeBlock::kLeast4 : first;
+  for (std::int64_t at = 0; at < std::ssize(records); at += form.record_bytes())
+    for (const std::int64_t factor : {first, other})
+      if ((records[at + factor + 1] & kInfinite) == kInfinite) return false;
+  return true;
 }
 
 }  // namespace axonn

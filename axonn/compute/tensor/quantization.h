@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "axonn/compute/tensor/dtype.h"
+#include "axonn/compute/tensor/large_blocks.h"
 
 namespace axonn {
 
@@ -54,7 +55,7 @@ struct FourBitValues {
   }
 };
 
-/// The value of a code.
+/// The value of a code; not of large blocks.
 AXONN_DEVICE constexpr float dequantized(Quantization kind, unsigned code, float factor) {
   if (kind == Quantization::nf4) return FourBitValues::nf4(code) * factor;
   if (kind == Quantization::fp4) return FourBitValues::fp4(code) * factor;
@@ -67,12 +68,20 @@ AXONN_DEVICE constexpr float dequantized(Quantization kind, unsigned code, float
 template <Quantization kind>
 AXONN_DEVICE float record_factor(const std::uint8_t* record) {
   if constexpr (is_of_ggml(kind)) {
-    return get(f16{static_cast<std::uint16_t>(record[0] | record[1] << 8)});
+    return half_at(record);
   } else {
     std::uint32_t bits = 0;
     for (int i = 0; i < 4; ++i) bits |= static_cast<std::uint32_t>(record[i]) << 8 * i;
     return std::bit_cast<float>(bits);
   }
+}
+
+/// Value i of a record.
+template <Quantization kind>
+AXONN_DEVICE float record_value(const QuantizedForm& form, const std::uint8_t* record, int i) {
+  if constexpr (kind == Quantization::q4_k) return q4_k_value(record, i);
+  if constexpr (kind == Quantization::q6_k) return q6_k_value(record, i);
+  return dequantized(kind, form.code(record + form.factor_bytes(), i), record_factor<kind>(record));
 }
 
 /// Calls f with the kind as a std::integral_constant; not for Quantization::none.
@@ -85,6 +94,8 @@ void with_quantization(Quantization kind, auto f) {
   as.template operator()<Quantization::int8>();
   as.template operator()<Quantization::q8_0>();
   as.template operator()<Quantization::q4_0>();
+  as.template operator()<Quantization::q4_k>();
+  as.template operator()<Quantization::q6_k>();
 }
 
 /// The values in a block of a matrix with rows of so many values.
@@ -92,7 +103,8 @@ std::int64_t block_of(Quantization kind, std::int64_t cols);
 
 /// Writes the codes of the values of a block, of four bits where `kind` has such, and returns their
 /// factor as it is stored. Of q4_0 and q8_0 both have the bits that the package gguf writes. Throws
-/// UsageError for a value that is not finite, and for one that a factor in f16 cannot hold.
+/// UsageError for a value that is not finite, and for one that a factor in f16 cannot hold. Not for
+/// large blocks.
 float quantize_block(Quantization kind, std::span<const float> values, std::uint8_t* codes);
 
 /// Values as codes, and the factor of each block.
@@ -111,8 +123,17 @@ void quantize(Quantization kind, std::int64_t block, std::span<const float> valu
 void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes, float factor,
                   std::byte* out);
 
-/// The codes and factors of records, whose units are whole blocks.
+/// The codes and factors of records, whose units are whole blocks; not large ones.
 void read_records(const QuantizedForm& form, std::span<const std::byte> records,
                   QuantizedValues& out);
+
+/// Quantizes values, of which each unit is a block, as records. Throws as quantize_block().
+void quantize_records(const QuantizedForm& form, std::span<const float> values,
+                      std::span<std::byte> records);
+/// Writes the values of records from value `first` on.
+void read_values(const QuantizedForm& form, std::span<const std::byte> records, std::int64_t first,
+                 std::span<float> values);
+/// Whether all factors of whole records of a kind of ggml are finite.
+bool has_finite_factors(const QuantizedForm& form, std::span<const std::byte> records);
 
 }  // namespace axonn

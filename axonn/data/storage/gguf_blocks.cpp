@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "axonn/compute/tensor/dtype.h"
+#include "axonn/compute/tensor/large_blocks.h"
 
 namespace axonn {
 
@@ -151,53 +151,29 @@ void read_q3_k(GgufBlock block, float* out) {
   }
 }
 
-/// The scale and the least value of a sub-block of 32, of 6 bits each, in 12 bytes.
-struct SixBits {
-  SixBits(GgufBlock bytes, int sub) {
-    const auto at = [&](int i) { return byte_at(bytes, i); };
-    if (sub < 4) {
-      scale = at(sub) & 63;
-      least = at(sub + 4) & 63;
-    } else {
-      scale = (at(sub + 4) & 15) | at(sub - 4) >> 6 << 4;
-      least = at(sub + 4) >> 4 | at(sub) >> 6 << 4;
-    }
-  }
-  unsigned scale, least;
-};
-
-/// The codes of 4 bits of 256 values from byte `first` on: 32 bytes have 64 values, the lower
-/// halves first.
-unsigned half_of_large(GgufBlock block, std::int64_t first, int i) {
-  const unsigned both = byte_at(block, first + i / 64 * 32 + i % 32);
-  return i % 64 < 32 ? both & 15 : both >> 4;
+const std::uint8_t* bytes_of(GgufBlock block) {
+  return reinterpret_cast<const std::uint8_t*>(block);
 }
 
-/// Q4_K, and Q5_K, whose values have a fifth bit.
-template <bool fifth>
-void read_q45_k(GgufBlock block, float* out) {
-  constexpr std::int64_t kFifth = 16, kCodes = fifth ? 48 : 16;
+void read_q4_k(GgufBlock block, float* out) {
+  for (int i = 0; i < kLargeBlock; ++i) out[i] = q4_k_value(bytes_of(block), i);
+}
+
+/// As Q4_K, with 32 bytes in which value i has its fifth bit in byte i % 32.
+void read_q5_k(GgufBlock block, float* out) {
   const float scale = half_at(block, 0), least = half_at(block, 2);
   for (int i = 0; i < kLargeBlock; ++i) {
-    const SixBits own(block + 4, i / 32);
-    unsigned code = half_of_large(block, kCodes, i);
-    if (fifth) code |= (byte_at(block, kFifth + i % 32) >> i / 32 & 1) << 4;
+    const SixBits own(bytes_of(block) + 4, i / 32);
+    const unsigned both = byte_at(block, 48 + i / 64 * 32 + i % 32),
+                   fifth = byte_at(block, 16 + i % 32) >> i / 32 & 1,
+                   code = (i % 64 < 32 ? both & 15 : both >> 4) | fifth << 4;
     out[i] = product_plus(product(scale, static_cast<float>(own.scale)), static_cast<float>(code),
                           -product(least, static_cast<float>(own.least)));
   }
 }
 
-/// 16 sub-blocks with scales of 8 bits; codes of 4 bits, and 2 bits of each in further bytes.
 void read_q6_k(GgufBlock block, float* out) {
-  const float scale = half_at(block, 208);
-  for (int i = 0; i < kLargeBlock; ++i) {
-    const int half = i / 128, in = i % 128;
-    const unsigned both = byte_at(block, half * 64 + in % 64),
-                   low = in < 64 ? both & 15 : both >> 4;
-    const int code = static_cast<int>(low | two_bits(block, 128, i) << 4) - 32;
-    out[i] = product(product(scale, static_cast<float>(signed_byte_at(block, 192 + i / 16))),
-                     static_cast<float>(code));
-  }
+  for (int i = 0; i < kLargeBlock; ++i) out[i] = q6_k_value(bytes_of(block), i);
 }
 
 constexpr std::array kGgufBlockTypes = {
@@ -210,8 +186,8 @@ constexpr std::array kGgufBlockTypes = {
     GgufBlocks{8, "Q8_0", kSmallBlock, 34, read_q8_0},
     GgufBlocks{10, "Q2_K", kLargeBlock, 84, read_q2_k},
     GgufBlocks{11, "Q3_K", kLargeBlock, 110, read_q3_k},
-    GgufBlocks{12, "Q4_K", kLargeBlock, 144, read_q45_k<false>},
-    GgufBlocks{13, "Q5_K", kLargeBlock, 176, read_q45_k<true>},
+    GgufBlocks{12, "Q4_K", kLargeBlock, 144, read_q4_k},
+    GgufBlocks{13, "Q5_K", kLargeBlock, 176, read_q5_k},
     GgufBlocks{14, "Q6_K", kLargeBlock, 210, read_q6_k},
     GgufBlocks{20, "IQ4_NL", kSmallBlock, 18, read_iq4_nl},
     GgufBlocks{23, "IQ4_XS", kLargeBlock, 136, read_iq4_xs},

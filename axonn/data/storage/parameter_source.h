@@ -68,6 +68,11 @@ class ParameterSource {
     return {};
   }
 
+  /// The kind of codes as which a parameter is stored, if read_records() reads it so; else none.
+  virtual Quantization stored_as(const std::string& /*parameter*/) const {
+    return Quantization::none;
+  }
+
   /// Fills out (slice.count()) with the elements of one slice; slice.offset is ignored. Returns the
   /// bytes read, and throws, as read() does.
   std::int64_t read_slice(const std::string& parameter, Slice slice, std::span<float> out) {

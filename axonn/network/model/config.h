@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "axonn/compute/tensor/dtype.h"
@@ -63,6 +65,35 @@ inline constexpr std::array<std::string_view, 4> kBlockNormKinds = {"input", "ou
 enum class RopePairs { halves, neighbours };
 
 inline constexpr std::array<std::string_view, 2> kRopePairs = {"halves", "neighbours"};
+
+/// Kinds of codes of matrices: one for all, or by parameter.
+class KeptKinds {
+ public:
+  using ByName = std::map<std::string, Quantization, std::less<>>;
+  KeptKinds() = default;
+  explicit KeptKinds(Quantization all) : all_(all) {}
+  explicit KeptKinds(ByName kinds) : by_name_(std::make_shared<const ByName>(std::move(kinds))) {}
+
+  /// none: the parameter is kept in the compute type.
+  Quantization as(std::string_view parameter) const {
+    if (!by_name_) return all_;
+    const auto found = by_name_->find(parameter);
+    return found == by_name_->end() ? Quantization::none : found->second;
+  }
+  bool any_as(Quantization kind) const {
+    if (!by_name_) return all_ == kind;
+    return std::ranges::any_of(*by_name_, [&](const auto& one) { return one.second == kind; });
+  }
+  bool operator==(const KeptKinds& other) const {
+    const bool both = by_name_ && other.by_name_;
+    return all_ == other.all_ && (both ? *by_name_ == *other.by_name_ : by_name_ == other.by_name_);
+  }
+  bool empty() const { return by_name_ ? by_name_->empty() : all_ == Quantization::none; }
+
+ private:
+  Quantization all_ = Quantization::none;
+  std::shared_ptr<const ByName> by_name_;
+};
 
 /// The section [model]: the sizes of a model, or the path it is read from. Plain data.
 ///
@@ -163,9 +194,12 @@ struct ModelConfig {
   /// How the matrices of the blocks' products are kept under adapters.
   Quantization quantize = Quantization::none;
   bool quantize_embeddings = false;  ///< of the table of tokens and the output layer, too
-  Quantization quantization_of_ends() const {
-    return quantize_embeddings ? quantize : Quantization::none;
+  KeptKinds file_kinds = {};         ///< those of the model's GGUF file, for Quantization::file
+  /// Which matrices are kept as codes, and whether those at the ends of the model may be.
+  KeptKinds kept() const {
+    return quantize == Quantization::file ? file_kinds : KeptKinds(quantize);
   }
+  bool codes_ends() const { return quantize_embeddings || quantize == Quantization::file; }
   LoraConfig lora = {};  ///< the section [lora]
 
   /// Hyperparameters of registered families, by "family.key"; one that is missing has its default.

@@ -59,22 +59,17 @@ void check_ends(const LoraConfig& lora) {
 /// `block` and what it trains beside it, without groups that have no parameters.
 /// The groups of a part of the model that have parameters, in the order in which they are gathered.
 std::vector<ParameterGroup*> groups_of(ParameterGroup& block, Adapters& trained,
-                                       ParameterGroup& codes) {
+                                       const std::optional<CodedGroups>& codes) {
   std::vector<ParameterGroup*> all = trained.groups();
   if (!block.parameters().empty()) all.insert(all.begin(), &block);
-  if (!codes.parameters().empty()) all.push_back(&codes);
+  if (codes) std::ranges::copy(codes->groups(), std::back_inserter(all));
   return all;
 }
 
-/// Lets a group keep its matrices in `codes`, and returns it: of a block those of products without
-/// its router, of an end of the model the table of tokens.
-ParameterGroup& keeping_codes(ParameterGroup& group, ParameterGroup& codes, Quantization kind,
-                              bool of_block) {
-  if (kind == Quantization::none) return group;
-  codes.quantize(kind);
-  group.divert(codes, [of_block](const ParameterSpec& spec) {
-    return spec.hidden == of_block && spec.layout.row_axis && spec.layout.col_axis;
-  });
+/// Lets an end of the model keep its matrix in `codes`, and returns it.
+ParameterGroup& keeping_codes(ParameterGroup& group, std::optional<CodedGroups>& codes,
+                              const ModelConfig& config) {
+  codes.emplace(group, config, Coded::ends);
   return group;
 }
 
@@ -87,7 +82,6 @@ bool trains(const Adapters& adapters, const ParameterGroup* group) {
 DecoderBlock::DecoderBlock(const ModelConfig& config, const Grid& grid, const std::string& name,
                            std::int64_t window)
     : parameters_(name, grid),
-      quantized_(name + " (quantized)", grid),
       adapters_(parameters_, config.lora),
       heads_{.heads = config.heads,
              .kv_heads = config.kv_heads_of(window),
@@ -99,11 +93,11 @@ DecoderBlock::DecoderBlock(const ModelConfig& config, const Grid& grid, const st
              .cap = config.score_cap},
       residual_scale_(static_cast<float>(config.residual_scale)) {
   parameters_.set_rate(1 / config.width_factor());  // vectors keep the rate of the base
-  keeping_codes(parameters_, quantized_, config.quantize, true);
+  codes_.emplace(parameters_, config, Coded::products);
 }
 
 std::vector<ParameterGroup*> DecoderBlock::groups() {
-  return groups_of(parameters_, adapters_, quantized_);
+  return groups_of(parameters_, adapters_, codes_);
 }
 
 double DecoderBlock::init_std(const ModelConfig& config) {
@@ -144,22 +138,17 @@ Linear::Options DecoderBlock::residual_options(const ModelConfig& config, std::i
 Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
     : config_(config),
       embedding_group_("embedding", grid),
-      embedding_codes_("embedding (quantized)", grid),
       embedding_adapters_(embedding_group_, config.lora),
-      embedding_(
-          keeping_codes(embedding_group_, embedding_codes_, config.quantization_of_ends(), false),
-          ends.embedding,
-          {.vocab = config.vocab,
-           .width = config.hidden,
-           .positions = ends.positions,
-           .unused_positions = ends.unused_positions,
-           .init_std = config.init_std,
-           .adapters = &embedding_adapters_}),
+      embedding_(keeping_codes(embedding_group_, embedding_codes_, config), ends.embedding,
+                 {.vocab = config.vocab,
+                  .width = config.hidden,
+                  .positions = ends.positions,
+                  .unused_positions = ends.unused_positions,
+                  .init_std = config.init_std,
+                  .adapters = &embedding_adapters_}),
       head_group_(ends.norm, grid),
-      head_codes_(ends.norm + " (quantized)", grid),
       head_adapters_(head_group_, config.lora),
-      norm_(keeping_codes(head_group_, head_codes_, config.quantization_of_ends(), false),
-            ends.norm, ends.norm_options),
+      norm_(keeping_codes(head_group_, head_codes_, config), ends.norm, ends.norm_options),
       output_(config.tied
                   ? embedding_.table()
                   : head_group_.add({.name = "lm_head.weight",
@@ -263,11 +252,12 @@ double Decoder::attention_columns(std::int64_t seq_len) const {
 }
 
 double Decoder::flops_per_token(std::int64_t seq_len) {
-  const std::int64_t head = active_parameters(head_group_, routers_) +
-                            active_parameters(head_codes_, routers_) +
-                            active_parameters(head_adapters_.whole(), routers_) +
-                            (config_.tied ? config_.vocab * config_.hidden : 0),
-                     inputs = layer_inputs_ ? layer_inputs_->active_parameters() : 0;
+  const std::int64_t inputs = layer_inputs_ ? layer_inputs_->active_parameters() : 0;
+  std::int64_t head = active_parameters(head_group_, routers_) +
+                      active_parameters(head_adapters_.whole(), routers_) +
+                      (config_.tied ? config_.vocab * config_.hidden : 0);
+  for (const ParameterGroup* group : head_codes_->groups())
+    head += active_parameters(*group, routers_);
   std::int64_t all = parameters_in_blocks() + head + inputs;
   for (const auto& layer : mtp_layers_) {
     all += head;
@@ -363,9 +353,10 @@ Var Decoder::through_blocks(const Context& ctx, const Tokens& tokens, Var x) {
 
 LanguageModel::Head Decoder::head() {
   std::vector<ParameterGroup*> groups = groups_of(head_group_, head_adapters_, head_codes_);
-  if (config_.tied)
-    groups.insert(groups.begin(),
-                  embedding_codes_.parameters().empty() ? &embedding_group_ : &embedding_codes_);
+  if (config_.tied) {
+    const std::vector<ParameterGroup*> codes = embedding_codes_->groups();
+    groups.insert(groups.begin(), codes.empty() ? &embedding_group_ : codes.front());
+  }
   return {norm_, cross_entropy_, std::move(groups),
           static_cast<float>(config_.logit_scale / config_.width_factor())};
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "axonn/network/model/coded_groups.h"
 #include "axonn/network/model/model.h"
 #include "axonn/network/nn/adapters/adapter.h"
 #include "axonn/network/nn/embedding.h"
@@ -79,8 +80,8 @@ class DecoderBlock {
                                    bool bias);
 
   ParameterGroup parameters_;
-  ParameterGroup quantized_;  // of parameters_, the matrices of products; empty unless quantized
   Adapters adapters_;
+  std::optional<CodedGroups> codes_;  // of parameters_, the matrices of products
   const Heads heads_;
 
  private:
@@ -150,13 +151,15 @@ class Decoder : public LanguageModel {
   double attention_columns(std::int64_t seq_len) const;
 
   ModelConfig config_;
-  ParameterGroup embedding_group_, embedding_codes_;
+  ParameterGroup embedding_group_;
+  std::optional<CodedGroups> embedding_codes_;
   Adapters embedding_adapters_;
   Embedding embedding_;
   std::optional<LayerInputs> layer_inputs_;
   std::vector<std::unique_ptr<DecoderBlock>> blocks_;
   std::vector<std::unique_ptr<MtpLayer>> mtp_layers_;
-  ParameterGroup head_group_, head_codes_;
+  ParameterGroup head_group_;
+  std::optional<CodedGroups> head_codes_;
   Adapters head_adapters_;
   Norm norm_;
   const Parameter& output_;  // the embedding's table if tied

@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "axonn/compute/tensor/dtype.h"
+#include "axonn/compute/tensor/quantization.h"
 #include "axonn/data/storage/gguf.h"
 #include "axonn/data/storage/gguf_blocks.h"
 #include "axonn/foundation/base/check.h"
@@ -63,6 +63,14 @@ class TensorValues {
   std::int64_t begin_ = 0;
   const GgufBlocks* blocks_ = nullptr;
 };
+
+/// The kind whose records are blocks of this type.
+Quantization quantization_of(GgufType type) {
+  if (type == GgufType::q8_0) return Quantization::q8_0;
+  if (type == GgufType::q4_0) return Quantization::q4_0;
+  if (type == GgufType::q4_k) return Quantization::q4_k;
+  return type == GgufType::q6_k ? Quantization::q6_k : Quantization::none;
+}
 
 class GgufSource final : public ParameterSource {
  public:
@@ -119,15 +127,17 @@ class GgufSource final : public ParameterSource {
     return bytes;
   }
 
-  /// Blocks of Q8_0 and Q4_0 are records of these kinds.
+  /// Blocks of Q8_0, Q4_0, Q4_K and Q6_K are records of these kinds.
+  Quantization stored_as(const std::string& parameter) const override {
+    const auto found = rows_of_.find(parameter);
+    if (found == rows_of_.end() || found->second.size() != 1) return Quantization::none;
+    return found->second.front().kept_as();
+  }
   std::optional<std::int64_t> read_records(const std::string& parameter, Quantization kind,
                                            std::int64_t first,
                                            std::span<std::byte> records) override {
-    const auto found = rows_of_.find(parameter);
-    if (found == rows_of_.end() || found->second.size() != 1 || !is_of_ggml(kind)) return {};
-    const Rows& rows = found->second.front();
-    const GgufType type = kind == Quantization::q8_0 ? GgufType::q8_0 : GgufType::q4_0;
-    if (!rows.keeps_blocks(type)) return {};
+    if (kind == Quantization::none || stored_as(parameter) != kind) return {};
+    const Rows& rows = rows_of_.find(parameter)->second.front();
     const QuantizedForm form{kind, QuantizedForm::most_unit(kind)};
     const std::int64_t bytes = form.record_bytes(), each = rows.cols() / form.unit;
     for (auto rest = records; !rest.empty();) {
@@ -138,20 +148,13 @@ class GgufSource final : public ParameterSource {
       first += std::ssize(part) / bytes;
       rest = rest.subspan(part.size());
     }
-    check_factors(parameter, records, bytes);
+    if (!has_finite_factors(form, records))
+      refuse(path(), ": ", parameter,
+             " has a block whose factor is not finite; the file is damaged");
     return std::ssize(records);
   }
 
  private:
-  void check_factors(const std::string& parameter, std::span<const std::byte> records,
-                     std::int64_t bytes) const {
-    constexpr std::byte kInfinite{0x7c};  // the exponent in the second byte of an f16
-    for (std::int64_t at = 0; at < std::ssize(records); at += bytes)
-      if ((records[at + 1] & kInfinite) == kInfinite)
-        refuse(path(), ": ", parameter,
-               " has a block whose factor is not finite; the file is damaged");
-  }
-
   /// Where the elements of a parameter, or of some of its rows, lie in a tensor.
   class Rows {
    public:
@@ -174,10 +177,12 @@ class GgufSource final : public ParameterSource {
              tensor_.turns <= 1 && tensor_.tiles.groups == 1 && !tensor_.tiles.columns;
     }
     std::int64_t cols() const { return tensor_.parameter.cols; }
-    /// Whether rows are whole rows of a tensor of this type, with the same values.
-    bool keeps_blocks(GgufType type) const {
-      return values_.type() == type && tensor_.heads.count == 0 && !tensor_.tiles.columns &&
-             !tensor_.decays && tensor_.plus == 0;
+    /// The kind of the tensor's blocks, if they can be kept as they are: if rows are whole rows of
+    /// it, with the same values.
+    Quantization kept_as() const {
+      const bool same = tensor_.heads.count == 0 && !tensor_.tiles.columns && !tensor_.decays &&
+                        tensor_.plus == 0;
+      return same ? quantization_of(values_.type()) : Quantization::none;
     }
     /// Reads blocks from one of a row on, of `each` a row; further rows only if they are in order.
     void read_blocks(std::int64_t row, std::int64_t block, std::int64_t each,

@@ -25,6 +25,7 @@
 #include "axonn/network/model/peft_merge.h"
 #include "axonn/network/model/peft_modules.h"
 #include "axonn/network/nn/adapters/adapter.h"
+#include "axonn/ranks/comm/self.h"
 #include "axonn/ranks/comm/texts.h"
 
 namespace axonn {
@@ -147,6 +148,20 @@ struct GroupsBesideAdapters {
   }
   std::vector<ParameterGroup*> frozen, whole, adapters;
 };
+
+/// Leaves out the first two matrices of an expert, which one product reads, unless both have the
+/// same kind.
+void keep_experts_alike(KeptKinds::ByName& kinds) {
+  constexpr std::string_view kGate = ".gate_proj.", kUp = ".up_proj.";
+  for (auto [one, other] : {std::pair{kGate, kUp}, std::pair{kUp, kGate}})
+    std::erase_if(kinds, [&, one = one, other = other](const auto& kept) {
+      std::string name = kept.first;
+      const std::size_t at = name.find(one);
+      if (at == name.npos || name.find(".experts.") == name.npos) return false;
+      const auto beside = kinds.find(name.replace(at, one.size(), other));
+      return beside == kinds.end() || beside->second != kept.second;
+    });
+}
 
 /// The keys of a stage that name its token files.
 struct StageTokens {
@@ -299,6 +314,24 @@ std::unique_ptr<ParameterSource> ModelFiles::source(const ModelConfig& model,
   return std::make_unique<SafetensorsSource>(
       SafetensorsFolder(path_, peft ? kAdapterStem : "model"), std::move(parameters),
       peft ? adapter_names(model) : base_names(model));
+}
+
+KeptKinds ModelFiles::kinds() const {
+  KeptKinds::ByName kinds;
+  if (gguf_) {
+    ModelConfig plain = config_;
+    plain.mtp_layers = 0;
+    const auto world = make_self();
+    const Grid grid(*world, {});
+    const auto model = make_model(plain, grid);
+    const auto from = source(plain, stored_parameters(model->groups()));
+    for (const StoredParameter& one : from->parameters())
+      if (const Quantization kind = from->stored_as(one.name);
+          kind != Quantization::none && one.cols > 1)
+        kinds.emplace(one.name, kind);
+    keep_experts_alike(kinds);
+  }
+  return KeptKinds(std::move(kinds));
 }
 
 LoraConfig ModelFiles::adapters_of(const ModelConfig& model) const {

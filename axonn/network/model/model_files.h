@@ -65,6 +65,10 @@ class ModelFiles {
   /// that has 256 tokens.
   const std::string& tokenizer() const { return tokenizer_; }
 
+  /// The kinds of codes that the matrices of a GGUF file have, for Quantization::file; none of
+  /// other files, and of types of blocks that are read as values alone.
+  KeptKinds kinds() const;
+
   /// What the user should know of the files: keys that are not read, a head that is not tied.
   const std::vector<std::string>& notes() const { return notes_; }
 

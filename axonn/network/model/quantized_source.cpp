@@ -1,7 +1,6 @@
 #include "axonn/network/model/quantized_source.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "axonn/network/model/model.h"
@@ -12,22 +11,19 @@ namespace axonn {
 
 namespace {
 
-using Names = std::set<std::string, std::less<>>;
-
 class QuantizedSource final : public ParameterSource {
  public:
-  QuantizedSource(std::unique_ptr<ParameterSource> base, Quantization kind, Names names)
+  QuantizedSource(std::unique_ptr<ParameterSource> base, KeptKinds::ByName kinds)
       : ParameterSource(base->path(), base->parameters()),
         base_(std::move(base)),
-        kind_(kind),
-        names_(std::move(names)) {}
+        kinds_(std::move(kinds)) {}
 
   std::int64_t read(std::span<const SliceRequest> wanted, const TakeValues& take) override {
     std::vector<SliceRequest> others;
     std::vector<std::size_t> numbers;
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
-      if (names_.contains(wanted[i].parameter)) continue;
+      if (kinds_.contains(wanted[i].parameter)) continue;
       others.push_back(wanted[i]);
       numbers.push_back(i);
     }
@@ -35,7 +31,7 @@ class QuantizedSource final : public ParameterSource {
         others, [&](std::size_t i, std::int64_t offset, StoredType type,
                     std::span<const std::byte> values) { take(numbers[i], offset, type, values); });
     for (std::size_t i = 0; i < wanted.size(); ++i)
-      if (names_.contains(wanted[i].parameter))
+      if (kinds_.contains(wanted[i].parameter))
         for (const Slice& slice : wanted[i].slices)
           bytes += read_quantized(
               wanted[i].parameter, slice,
@@ -46,7 +42,8 @@ class QuantizedSource final : public ParameterSource {
  private:
   std::int64_t read_quantized(const std::string& name, const Slice& slice, const auto& take) {
     const auto found = std::ranges::find(parameters(), name, &StoredParameter::name);
-    const QuantizedMatrix matrix{kind_, name, found->rows, found->cols};
+    const Quantization kind = kinds_.find(name)->second;
+    const QuantizedMatrix matrix{kind, name, found->rows, found->cols};
     std::int64_t bytes = 0;
     QuantizedRun run;
     std::vector<float> values;
@@ -55,7 +52,7 @@ class QuantizedSource final : public ParameterSource {
                       std::span<float> out) { bytes += base_->read_slice(name, part, out); },
         .records =
             [&](std::int64_t first, std::span<std::byte> out) {
-              const auto read = base_->read_records(name, kind_, first, out);
+              const auto read = base_->read_records(name, kind, first, out);
               bytes += read.value_or(0);
               return read.has_value();
             }};
@@ -63,9 +60,8 @@ class QuantizedSource final : public ParameterSource {
       quantize_blocks(matrix, part, from, run);
       values.resize(part.count());
       for (std::int64_t e = part.begin; e < part.end; ++e) {
-        const std::int64_t at =
-            (part.row + e / part.cols) * matrix.cols + part.col + e % part.cols - run.begin;
-        values[e - part.begin] = run.values.value(kind_, at, run.block);
+        const std::int64_t at = (part.row + e / part.cols) * matrix.cols + part.col + e % part.cols;
+        values[e - part.begin] = run.value(at);
       }
       take(part.offset, std::as_bytes(std::span(values)));
     });
@@ -73,8 +69,7 @@ class QuantizedSource final : public ParameterSource {
   }
 
   std::unique_ptr<ParameterSource> base_;
-  Quantization kind_;
-  Names names_;
+  KeptKinds::ByName kinds_;
 };
 
 }  // namespace
@@ -84,11 +79,12 @@ std::unique_ptr<ParameterSource> quantized_source(std::unique_ptr<ParameterSourc
   const auto world = make_self();
   const Grid grid(*world, {});
   const auto whole = make_model(model, grid);
-  Names names;
+  KeptKinds::ByName kinds;
   for (const ParameterGroup* group : whole->groups())
     if (group->quantization() != Quantization::none)
-      for (const auto& parameter : group->parameters()) names.insert(parameter->spec().name);
-  return std::make_unique<QuantizedSource>(std::move(base), model.quantize, std::move(names));
+      for (const auto& parameter : group->parameters())
+        kinds.emplace(parameter->spec().name, group->quantization());
+  return std::make_unique<QuantizedSource>(std::move(base), std::move(kinds));
 }
 
 }  // namespace axonn

@@ -12,11 +12,12 @@ namespace axonn {
 namespace {
 
 /// Declares spec.name + kind; with parts, a parameter for each segment, joined.
-const Parameter& declare(ParameterGroup& group, ParameterSpec spec, const std::string& kind,
-                         const std::vector<std::string>& parts) {
+std::vector<const Parameter*> declare(ParameterGroup& group, ParameterSpec spec,
+                                      const std::string& kind,
+                                      const std::vector<std::string>& parts) {
   if (parts.empty()) {
     spec.name += kind;
-    return group.add(std::move(spec));
+    return {&group.add(std::move(spec))};
   }
   AXONN_CHECK(parts.size() == spec.layout.segments.size(), spec.name, ": ", parts.size(),
               " parts for ", spec.layout.segments.size(), " segments");
@@ -31,7 +32,7 @@ const Parameter& declare(ParameterGroup& group, ParameterSpec spec, const std::s
     all.push_back(std::move(part));
     names += (i > 0 ? "|" : "") + parts[i];
   }
-  return group.add_joined(spec.name + '.' + names + kind, std::move(all));
+  return group.add_runs(spec.name + '.' + names + kind, std::move(all));
 }
 
 }  // namespace
@@ -49,7 +50,7 @@ Linear::Linear(ParameterGroup& group, const std::string& name, Options options)
       .segments = heads_ ? heads_->qkv_segments() : options.segments,
       .col_unit = options.in_unit,
   };
-  weight_ = &declare(group,
+  weights_ = declare(group,
                      {.name = name,
                       .layout = layout,
                       .init_std = options.init_std,
@@ -63,18 +64,18 @@ Linear::Linear(ParameterGroup& group, const std::string& name, Options options)
   vector.col_axis.reset();
   vector.col_unit = 0;
   vector.partial = in_axis_;
-  bias_ = &declare(group, {.name = name, .layout = vector}, ".bias", options.parts);
+  bias_ = declare(group, {.name = name, .layout = vector}, ".bias", options.parts).front();
 }
 
 void Linear::adapt(Adapters& adapters, const std::string& name, const Layout& layout,
                    const std::vector<std::string>& parts) {
-  if (parts.empty()) return adapters.add_to(adapters_, {name, layout, *weight_});
+  if (parts.empty()) return adapters.add_to(adapters_, {name, layout, weight()});
   std::int64_t row = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     Layout part = layout;
     part.segments = {layout.segments[i]};
     part.rows = part.segments.front().rows;
-    adapters.add_to(adapters_, {name + '.' + parts[i], part, *weight_, row});
+    adapters.add_to(adapters_, {name + '.' + parts[i], part, weight(), row});
     row += part.local_rows(adapters.shape());
   }
 }
@@ -95,7 +96,7 @@ Var Linear::apply(const Context& ctx, const Var& inp, Then then) const {
       ctx, inp, {.ahead = ahead, .reads_parameters = true},
       [this](const Context& here, const Chunk& chunk) { return gather(here, chunk); },
       [this, then](const Context& here, const Chunk& chunk, const Gather& gathered) {
-        return forward(here, chunk, gathered.whole(here, {weight_->input_cols()}), then);
+        return forward(here, chunk, gathered.whole(here, {weight().input_cols()}), then);
       });
   // A layer with a sum (in > 1) computes now, so that the sum starts early. One without a sum
   // stays lazy if the next layer has one (out > 1): then each chunk goes from the previous sum to
@@ -105,9 +106,9 @@ Var Linear::apply(const Context& ctx, const Var& inp, Then then) const {
 }
 
 const Parameter& Linear::only_weight() const {
-  AXONN_CHECK(adapters_.empty() && !bias_, weight_->spec().name,
+  AXONN_CHECK(adapters_.empty() && !bias_ && weights_.size() == 1, weight().spec().name,
               ": its product has more than the weight: adapters, or a bias");
-  return *weight_;
+  return weight();
 }
 
 Gather Linear::gather(const Context& ctx, const Chunk& inp) const {
@@ -115,39 +116,61 @@ Gather Linear::gather(const Context& ctx, const Chunk& inp) const {
 }
 
 Runs Linear::out_runs(const Context& ctx) const {
-  return heads_ ? heads_->qkv_runs(ctx.grid) : Runs{weight_->local_rows()};
+  return heads_ ? heads_->qkv_runs(ctx.grid) : Runs{out_cols()};
 }
 
 Cut Linear::out_cut(const Context& ctx, const Rows& rows, std::int64_t count) const {
   return heads_ ? heads_->cut_over_y(ctx, rows) : row_cut(ctx, count, in_axis_);
 }
 
+/// This rank's columns of the output.
+std::int64_t Linear::out_cols() const {
+  std::int64_t cols = 0;
+  for (const Parameter* weight : weights_) cols += weight->local_rows();
+  return cols;
+}
+
+/// Calls f(weight, the first of its columns of the output) for each weight.
+void Linear::for_weights(const auto& f) const {
+  std::int64_t begin = 0;
+  for (const Parameter* weight : weights_) {
+    f(*weight, begin);
+    begin += weight->local_rows();
+  }
+}
+
 /// The product of the gathered input, whose sum is pending, and GELU of it.
 Linear::Product Linear::product(const Context& ctx, const Tensor& whole, const Rows& rows,
                                 Then then) const {
-  ctx.backend.mark(weight_->spec().name);
-  auto magnitudes = Magnitudes::of(ctx, adapters_, *weight_);
+  ctx.backend.mark(weight().spec().name);
+  auto magnitudes = Magnitudes::of(ctx, adapters_, weight());
   const bool adds_bias = bias_ && ctx.grid.coord(in_axis_) == 0, keeps = then == Then::kept_gelu;
   const View bias = adds_bias ? bias_->weight() : View{};
-  const bool reads = weight_->local_cols() > 0;  // else the input is padding
-  Tensor value = reads ? ctx.empty(whole.rows(), weight_->local_rows(), ctx.dtype)
-                       : ctx.zeros(whole.rows(), weight_->local_rows(), ctx.dtype);
+  const bool reads = weight().local_cols() > 0;  // else the input is padding
+  Tensor value = reads ? ctx.empty(whole.rows(), out_cols(), ctx.dtype)
+                       : ctx.zeros(whole.rows(), out_cols(), ctx.dtype);
   Tensor after = keeps ? ctx.like(value) : value;
-  const View inp = weight_->columns_read(whole.view()), added = magnitudes ? View{} : bias;
-  const auto of_codes =
-      reads ? weight_->product_of_codes(ctx, value.view(), inp, added) : std::nullopt;
-  if (of_codes) {
-    ctx.backend.quantized_product(*of_codes);
-    if (then != Then::nothing) ctx.backend.run(ops::Gelu{after.view(), value.view()});
-  } else if (reads) {
-    ctx.backend.matmul({.out = after.view(),
-                        .a = inp,
-                        .b = weight_->weight(),
-                        .b_transposed = true,
-                        .bias = added,
-                        .gelu = then != Then::nothing,
-                        .gelu_input = keeps ? value.view() : View{}});
-  }
+  const View inp = weight().columns_read(whole.view()), added = magnitudes ? View{} : bias;
+  for_weights([&](const Parameter& weight, std::int64_t begin) {
+    const auto part = [&](const View& all) {
+      return all.data ? all.col_range(begin, weight.local_rows()) : View{};
+    };
+    const View out = part(value.view()), activated = part(after.view());
+    const auto of_codes =
+        reads ? weight.product_of_codes(ctx, out, inp, part(added)) : std::nullopt;
+    if (of_codes) {
+      ctx.backend.quantized_product(*of_codes);
+      if (then != Then::nothing) ctx.backend.run(ops::Gelu{activated, out});
+    } else if (reads) {
+      ctx.backend.matmul({.out = activated,
+                          .a = inp,
+                          .b = weight.weight(),
+                          .b_transposed = true,
+                          .bias = part(added),
+                          .gelu = then != Then::nothing,
+                          .gelu_input = keeps ? out : View{}});
+    }
+  });
   for (const Adapter& adapter : adapters_) adapter.forward(ctx, value.view(), whole, rows);
   if (magnitudes) value = magnitudes->scale(ctx, std::move(value), bias);
   sum_over(ctx, value, in_axis_, out_cut(ctx, rows, whole.rows()), out_runs(ctx));
@@ -161,7 +184,7 @@ void Linear::let_remake_product(const Context& ctx, Chunk& out, const Chunk& inp
   let_remake(ctx, out, kind, [this, ctx, kept = SavedChunk(ctx, inp), after] {
     Context again = ctx;
     again.own_scheduling().scope.label = again_;
-    const Tensor whole = gather(again, kept.get()).whole(again, {weight_->input_cols()});
+    const Tensor whole = gather(again, kept.get()).whole(again, {weight().input_cols()});
     Product made = product(again, whole, kept.rest().rows, after ? Then::kept_gelu : Then::nothing);
     if (after) *after = std::move(made.after);
     return std::move(made.value);
@@ -169,9 +192,9 @@ void Linear::let_remake_product(const Context& ctx, Chunk& out, const Chunk& inp
 }
 
 Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole, Then then) const {
-  AXONN_CHECK(inp.placement.cols.has(in_axis_) && whole.cols() == weight_->input_cols(),
-              weight_->spec().name, ": the input has ", inp.value.cols(), " columns over ",
-              names_of(inp.placement.cols), ", wanted ", weight_->input_cols(), " over ",
+  AXONN_CHECK(inp.placement.cols.has(in_axis_) && whole.cols() == weight().input_cols(),
+              weight().spec().name, ": the input has ", inp.value.cols(), " columns over ",
+              names_of(inp.placement.cols), ", wanted ", weight().input_cols(), " over ",
               name_of(in_axis_), "; alternate Orientation::normal and Orientation::transposed");
   if (then == Then::gelu && ctx.tape && (inp.gradient || learns())) then = Then::kept_gelu;
   auto [value, after, magnitudes] = product(ctx, whole, inp.rows, then);
@@ -203,20 +226,25 @@ Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole,
 
 /// The gradient of the input, of which the columns of padding are zero.
 Tensor Linear::d_input(const Context& ctx, const Tensor& d_out, const GeluInput& before) const {
-  Tensor d_inp = weight_->empty_input(ctx, d_out.rows());
-  if (weight_->local_cols() == 0) return d_inp;
-  ctx.backend.matmul({.out = weight_->columns_read(d_inp.view()),
-                      .a = d_out.view(),
-                      .b = weight_->weight(),
-                      .gelu_derivative_at = before.gradient
-                                                ? weight_->columns_read(before.value.get().view())
-                                                : View{}});
+  Tensor d_inp = weight().empty_input(ctx, d_out.rows());
+  if (weight().local_cols() == 0) return d_inp;
+  AXONN_CHECK(weights_.size() == 1 || !before.gradient, weight().spec().name,
+              ": a product of several weights gets no output of GELU");
+  for_weights([&](const Parameter& weight, std::int64_t begin) {
+    ctx.backend.matmul({.out = weight.columns_read(d_inp.view()),
+                        .a = d_out.view().col_range(begin, weight.local_rows()),
+                        .b = weight.weight(),
+                        .accumulate = begin > 0,
+                        .gelu_derivative_at = before.gradient
+                                                  ? weight.columns_read(before.value.get().view())
+                                                  : View{}});
+  });
   return d_inp;
 }
 
 void Linear::backward(const Context& ctx, const Kept& kept, const Placement& out,
                       const Tensor& d_piece) const {
-  ctx.backend.mark(weight_->spec().name);
+  ctx.backend.mark(weight().spec().name);
   const Gather out_gather(ctx, d_piece, in_axis_, cut_over(out, in_axis_));
   Context again = ctx;  // only this rank's piece of the input was kept
   again.own_scheduling().scope.label = again_;
@@ -228,7 +256,7 @@ void Linear::backward(const Context& ctx, const Kept& kept, const Placement& out
   const Cut cut = cut_over(out, in_axis_);
   const bool sums_bias = bias_ && !bias_->frozen();
   // The product of the weight's gradient reads d_out too, so it can also make the bias's.
-  const bool along = sums_bias && cut == Cut::same && !weight_->frozen();
+  const bool along = sums_bias && cut == Cut::same && !weight().frozen();
   if (sums_bias && !along) bias_backward(ctx, cut, d_piece);
   Tensor d_out = out_gather.whole(ctx, out_runs(ctx));
   if (kept.magnitudes) d_out = kept.magnitudes->backward(ctx, d_out);
@@ -237,22 +265,23 @@ void Linear::backward(const Context& ctx, const Kept& kept, const Placement& out
   Tensor d_inp;
   if (inp.gradient) d_inp = d_input(ctx, d_out, before);
   if (!adapters_.empty()) {  // they add to d_inp before its sum
-    const Tensor whole = inp_gather->whole(ctx, {weight_->input_cols()});
+    const Tensor whole = inp_gather->whole(ctx, {weight().input_cols()});
     for (const Adapter& adapter : adapters_)
       adapter.backward(ctx, d_inp.view(), d_out, whole, inp.rows);
   }
   if (inp.gradient) {
-    sum_over(ctx, d_inp, out_axis_, cut_over(inp.placement, out_axis_), {weight_->input_cols()});
+    sum_over(ctx, d_inp, out_axis_, cut_over(inp.placement, out_axis_), {weight().input_cols()});
     if (!overlaps) d_inp.wait();
     (before.gradient ? before.gradient : inp.gradient)->add(ctx, std::move(d_inp));
   }
-  if (weight_->frozen() || weight_->local_cols() == 0) return;
-  const Tensor whole = inp_gather->whole(ctx, {weight_->input_cols()});
-  const auto [d_weight, accumulate] = weight_->gradient_of_all();
+  if (weight().frozen() || weight().local_cols() == 0) return;
+  const Tensor whole = inp_gather->whole(ctx, {weight().input_cols()});
+  AXONN_CHECK(weights_.size() == 1, weight().spec().name, ": several weights are not trained");
+  const auto [d_weight, accumulate] = weight().gradient_of_all();
   ctx.backend.matmul(
       {.out = d_weight,
        .a = d_out.view(),
-       .b = weight_->columns_read(whole.view()),
+       .b = weight().columns_read(whole.view()),
        .a_transposed = true,
        .accumulate = accumulate,
        .bias_gradient = along && ctx.grid.coord(in_axis_) == 0 ? bias_->gradient(ctx) : View{}});

@@ -99,7 +99,11 @@ class Linear {
   Product product(const Context& ctx, const Tensor& whole, const Rows& rows, Then then) const;
   void let_remake_product(const Context& ctx, Chunk& out, const Chunk& inp,
                           std::shared_ptr<Tensor> after) const;
-  bool learns() const { return !weight_->frozen() || !adapters_.empty(); }
+  /// For what all weights have in common.
+  const Parameter& weight() const { return *weights_.front(); }
+  std::int64_t out_cols() const;
+  void for_weights(const auto& f) const;
+  bool learns() const { return !weight().frozen() || !adapters_.empty(); }
   void adapt(Adapters& adapters, const std::string& name, const Layout& layout,
              const std::vector<std::string>& parts);
   Chunk forward(const Context& ctx, const Chunk& inp, const Tensor& whole, Then then) const;
@@ -114,8 +118,8 @@ class Linear {
 
   Axis in_axis_, out_axis_;
   std::optional<Heads> heads_;
-  std::string again_;  // label of backward's gather of the input, in traces
-  const Parameter* weight_;
+  std::string again_;                      // label of backward's gather of the input, in traces
+  std::vector<const Parameter*> weights_;  // rows one after another; several if kept differently
   const Parameter* bias_ = nullptr;
   std::vector<Adapter> adapters_;
 };

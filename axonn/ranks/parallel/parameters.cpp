@@ -121,6 +121,22 @@ const Parameter& ParameterGroup::add_joined(std::string name, std::vector<Parame
   return *operands_.back();
 }
 
+std::vector<const Parameter*> ParameterGroup::add_runs(const std::string& name,
+                                                       std::vector<ParameterSpec> parts) {
+  const auto trained = [&](const ParameterSpec& part) {
+    const ParameterGroup* const other = diverted_to(part);
+    return other && !other->quantized();
+  };
+  if (std::ranges::any_of(parts, trained)) return {&add_joined(name, std::move(parts))};
+  std::vector<const Parameter*> all;
+  for (std::size_t begin = 0, end = 0; begin < parts.size(); begin = end) {
+    while (end < parts.size() && diverted_to(parts[end]) == diverted_to(parts[begin])) ++end;
+    all.push_back(&add_joined(name, {parts.begin() + static_cast<std::ptrdiff_t>(begin),
+                                     parts.begin() + static_cast<std::ptrdiff_t>(end)}));
+  }
+  return all;
+}
+
 /// Says where the blocks lie.
 void ParameterGroup::arrange() {
   sizes_ = sizes();

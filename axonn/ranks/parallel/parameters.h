@@ -139,6 +139,9 @@ class ParameterGroup {
   /// of them (QKV; gate and up). parameters() lists only the parts. Throws UsageError if only some
   /// are diverted.
   const Parameter& add_joined(std::string name, std::vector<ParameterSpec> parts);
+  /// The same where parts may be kept as codes of several kinds: a parameter for each run of parts
+  /// that are kept alike, in order. Throws UsageError if only some are diverted to trained groups.
+  std::vector<const Parameter*> add_runs(const std::string& name, std::vector<ParameterSpec> parts);
 
   /// Where the parameters lie, also before allocate().
   const FlatLayout& layout() const { return layout_; }

@@ -13,7 +13,7 @@ void ParameterGroup::quantize(Quantization kind) {
   AXONN_CHECK(parameters_.empty(), name_, ": quantized after add()");
   freeze();
   form_.kind = kind;
-  layout_.align_to(QuantizedForm::kMostUnit);
+  layout_.align_to(QuantizedForm::aligned(kind));
 }
 
 /// The largest unit with which no record of the parameter, whose block begins at `offset` in F, has
@@ -38,14 +38,16 @@ QuantizedForm ParameterGroup::form_on(const FlatSizes& sizes) const {
   const std::string_view kind = kQuantizations[static_cast<int>(form.kind)];
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [name, layout, mean, std, decays, hidden] = parameters_[i]->spec();
-    if (is_of_ggml(form.kind) && layout.cols % form.unit != 0)
+    if (is_of_ggml(form.kind) && layout.cols % QuantizedForm::most_unit(form.kind) != 0)
       refuse("[model] quantize = ", kind, ": the ", layout.cols, " columns of ", name,
-             " are no multiple of ", form.unit, "; take nf4 or int8");
+             " are no multiple of ", QuantizedForm::most_unit(form.kind), "; take ",
+             has_large_blocks(form.kind) ? "q4_0, q8_0, " : "", "nf4 or int8");
     const std::int64_t unit = unit_of(*parameters_[i], sizes.offsets[i]);
-    if (unit < 2)
-      refuse("[model] quantize = ", kind, ": a rank of ", grid_.describe(),
-             " would have an odd number of columns of ", name,
-             "; take other extents of x and y, or leave quantize out");
+    if (unit < QuantizedForm::least_unit(form.kind))
+      refuse("[model] quantize = ", kind, ": ", grid_.describe(), " would have ",
+             has_large_blocks(form.kind) ? "parts of blocks of 256" : "an odd number of",
+             " columns of ", name, "; take other extents of x and y, or ",
+             has_large_blocks(form.kind) ? "another kind, such as q4_0" : "leave quantize out");
     form.unit = std::min(form.unit, unit);
   }
   return form;
@@ -135,13 +137,11 @@ void ParameterGroup::quantize_slice(const Context& ctx, const NamedSlice& piece,
     if (whole && from.records && from.records((part.row * cols + part.begin) / unit, records))
       return copy();
     quantize_blocks(matrix, part, from, run);
-    const std::span<const std::uint8_t> codes = run.values.codes;
 #pragma omp parallel for
     for (std::int64_t i = 0; i < units; ++i) {
       const std::int64_t e = part.begin + i * unit,
                          at = (part.row + e / part.cols) * cols + part.col + e % part.cols;
-      write_record(form_, codes.subspan(at - run.begin, std::min(unit, part.end - e)),
-                   run.factor(at), records.data() + i * bytes);
+      run.write_record_of(form_, at, std::min(unit, part.end - e), records.data() + i * bytes);
     }
     copy();
   });

@@ -23,12 +23,17 @@ struct QuantizedMatrix {
 
 /// Whole blocks of a matrix as codes.
 struct QuantizedRun {
-  std::int64_t begin = 0, block = 1;  ///< in values of the matrix, counted row after row
-  QuantizedValues values;
+  Quantization kind = Quantization::none;
+  std::int64_t begin = 0, block = 1;    ///< in values of the matrix, counted row after row
+  QuantizedValues values = {};          ///< not of large blocks
+  std::vector<std::byte> records = {};  ///< of large blocks; else memory that is kept
   std::vector<float> read = {};         ///< memory of the values themselves, kept for the next run
-  std::vector<std::byte> records = {};  ///< likewise, of records
 
-  float factor(std::int64_t i) const { return values.factors[(i - begin) / block]; }
+  /// Writes the record of some of its values: at most a unit, all of one block.
+  void write_record_of(const QuantizedForm& form, std::int64_t first, std::int64_t count,
+                       std::byte* out) const;
+  /// The value that one of the matrix's stands for.
+  float value(std::int64_t i) const;
 };
 
 /// Where the blocks of a matrix come from.
@@ -44,7 +49,7 @@ void quantize_blocks(const QuantizedMatrix& matrix, const Slice& slice, const Ma
                      QuantizedRun& out);
 
 /// Calls f(part) for parts of a slice, in order, whose blocks may be in memory at once. Each begins
-/// a multiple of QuantizedForm::kMostUnit elements after the slice's begin.
+/// a multiple of QuantizedForm::aligned(kind) elements after the slice's begin.
 void for_quantizable_parts(const QuantizedMatrix& matrix, const Slice& slice,
                            const std::function<void(const Slice& part)>& f);
 

@@ -47,6 +47,7 @@ void take_model(Config& config, std::shared_ptr<const ModelFiles> files, const O
   config.model.quantize = quantize;
   config.model.quantize_embeddings = quantize_embeddings;
   config.model.path = files->path();
+  if (quantize == Quantization::file) config.model.file_kinds = files->kinds();
   config.model.lora = std::move(lora);
   if (const auto& adapters = config.model_files.adapters) {
     if (adapters->only_merge() && adapters->untie()) config.model.tied = false;
@@ -200,8 +201,11 @@ Config config_of_model(const std::string& path, const std::string& adapter, Stor
            "'; give the path of that model with --model and this one with --adapter");
   config.model.lora.path = path;
   config.model_files.adapters = files;
-  if (!config.model.path.empty())
+  if (!config.model.path.empty()) {
     config.model_files.model = std::make_shared<const ModelFiles>(config.model.path);
+    if (config.model.quantize == Quantization::file)
+      config.model.file_kinds = config.model_files.model->kinds();
+  }
   take_text(config);
   return with_own_text(config);
 }

@@ -12,9 +12,18 @@ using reference::Matrix;
 
 namespace {
 
-constexpr std::array kKinds{Quantization::nf4, Quantization::fp4, Quantization::int8,
-                            Quantization::q8_0, Quantization::q4_0};
-constexpr std::int64_t kValues = 5 * QuantizedForm::kMostUnit;
+constexpr std::array kKinds{Quantization::nf4,  Quantization::fp4,  Quantization::int8,
+                            Quantization::q8_0, Quantization::q4_0, Quantization::q4_k,
+                            Quantization::q6_k};
+constexpr std::int64_t kValues = 5 * 256;
+
+/// Units of records of a kind, at most the values of a row.
+std::vector<std::int64_t> units_of(Quantization kind, std::int64_t most) {
+  if (has_large_blocks(kind)) return {QuantizedForm::most_unit(kind)};
+  std::vector<std::int64_t> all{2, 4, 8, 32, 64};
+  std::erase_if(all, [&](std::int64_t unit) { return unit > most; });
+  return all;
+}
 
 /// Random values as records, and what these stand for.
 struct Records {
@@ -22,16 +31,12 @@ struct Records {
 
   explicit Records(const QuantizedForm& form) : bytes(1, form.bytes(kValues)) {
     const Matrix random = random_values("w", 1, kValues, DType::f32);
-    const std::vector<float> floats(random.values.begin(), random.values.end());
-    QuantizedValues codes;
-    quantize(form.kind, form.unit, floats, codes);
+    std::vector<float> floats(random.values.begin(), random.values.end());
     std::vector<std::byte> all(form.bytes(kValues));
-    for (std::int64_t i = 0; i < kValues / form.unit; ++i)
-      write_record(form, std::span(codes.codes).subspan(i * form.unit, form.unit), codes.factors[i],
-                   all.data() + i * form.record_bytes());
+    quantize_records(form, floats, all);
     for (std::size_t i = 0; i < all.size(); ++i) bytes.values[i] = std::to_integer<int>(all[i]);
-    for (std::int64_t i = 0; i < kValues; ++i)
-      values.values[i] = codes.value(form.kind, i, form.unit);
+    read_values(form, all, 0, floats);
+    std::ranges::copy(floats, values.values.begin());
   }
 };
 
@@ -41,7 +46,7 @@ TEST(Dequantize, MultipliesEachCodesValueByTheFactorOfItsRecord) {
   const auto backend = test_backend();
   for (const DType type : kModelTypes)
     for (const Quantization kind : kKinds)
-      for (const std::int64_t unit : {2, 4, 8, 32, 64}) {
+      for (const std::int64_t unit : units_of(kind, kValues)) {
         const QuantizedForm form{kind, unit};
         const Records records(form);
         const Operand packed(records.bytes, DType::u8), out(1, kValues, type);
@@ -51,27 +56,51 @@ TEST(Dequantize, MultipliesEachCodesValueByTheFactorOfItsRecord) {
       }
 }
 
+TEST(Dequantize, ReadsAllNumbersOfLargeBlocks) {  // scales of 0, below 0, and the largest, too
+  const auto backend = test_backend();
+  for (const Quantization kind : {Quantization::q4_k, Quantization::q6_k}) {
+    const QuantizedForm form{kind, 256};
+    const std::vector<std::int32_t> random = random_ids("bytes", form.bytes(kValues), 256);
+    std::vector<std::byte> all(random.size());
+    std::ranges::transform(random, all.begin(), [](int byte) { return std::byte(byte); });
+    for (std::int64_t at = 0; at < std::ssize(all); at += form.record_bytes())
+      for (const std::int64_t factor : {0, 2, 208})  // no exponents of infinity
+        if (factor < form.record_bytes()) all[at + factor + 1] &= std::byte{0xbf};
+    Matrix bytes(1, std::ssize(all)), want(1, kValues);
+    for (std::size_t i = 0; i < all.size(); ++i) bytes.values[i] = std::to_integer<int>(all[i]);
+    std::vector<float> values(kValues);
+    read_values(form, all, 0, values);
+    std::ranges::copy(values, want.values.begin());
+    const Operand out(1, kValues, DType::f32);
+    backend->run(ops::Dequantize{out, Operand(bytes, DType::u8), form});
+    EXPECT_TRUE(close(out, want, {0, 0})) << kQuantizations[static_cast<int>(kind)];
+  }
+}
+
 TEST(Dequantize, RefusesRowsThatAreNotWhole) {
   const Operand out(1, 96, DType::f32), records(1, 60, DType::u8);
   expect_refusal("96 values, want a multiple of 64",
                  ops::Dequantize{out, records, {Quantization::nf4, 32}});
+  expect_refusal("96 values, want a multiple of 256",
+                 ops::Dequantize{out, records, {Quantization::q4_k, 256}});
 }
 
 TEST(DequantizeRows, TakesTheRowsOfTheTableAndZerosForOtherIds) {
   const auto backend = test_backend();
-  constexpr std::int64_t kCols = 32, kFirst = 7, kRows = kValues / kCols;
+  constexpr std::int64_t kFirst = 7;
   const std::vector<std::int32_t> ids{7, 6, 16, 9, 9, 17, 0};
   for (const DType type : kModelTypes)
     for (const Quantization kind : kKinds)
-      for (const std::int64_t unit : {2, 8, 32}) {
+      for (const std::int64_t unit : units_of(kind, 32)) {
         const QuantizedForm form{kind, unit};
+        const std::int64_t cols = std::max<std::int64_t>(unit, 32), rows = kValues / cols;
         const Records records(form);
-        Matrix want(std::ssize(ids), kCols);
+        Matrix want(std::ssize(ids), cols);
         for (std::size_t r = 0; r < ids.size(); ++r)
-          if (const std::int64_t row = ids[r] - kFirst; row >= 0 && row < kRows)
-            std::copy_n(records.values.values.begin() + row * kCols, kCols,
-                        want.values.begin() + static_cast<std::int64_t>(r) * kCols);
-        const Operand packed(records.bytes, DType::u8), out(std::ssize(ids), kCols, type, 3);
+          if (const std::int64_t row = ids[r] - kFirst; row >= 0 && row < rows)
+            std::copy_n(records.values.values.begin() + row * cols, cols,
+                        want.values.begin() + static_cast<std::int64_t>(r) * cols);
+        const Operand packed(records.bytes, DType::u8), out(std::ssize(ids), cols, type, 3);
         backend->run(ops::DequantizeRows{out, Operand(ids), packed, form, kFirst});
         EXPECT_TRUE(close(out, want, rounded_to(type)))
             << kQuantizations[static_cast<int>(kind)] << ' ' << unit;

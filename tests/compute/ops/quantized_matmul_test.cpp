@@ -1,4 +1,5 @@
 // Products with a matrix of codes have the bits of the product with its values.
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -15,8 +16,15 @@ using reference::Matrix;
 
 namespace {
 
-constexpr std::array kKinds{Quantization::nf4, Quantization::fp4, Quantization::int8,
-                            Quantization::q8_0, Quantization::q4_0};
+constexpr std::array kKinds{Quantization::nf4,  Quantization::fp4,  Quantization::int8,
+                            Quantization::q8_0, Quantization::q4_0, Quantization::q4_k,
+                            Quantization::q6_k};
+
+/// Columns of a matrix, at least so many, that are whole records.
+std::int64_t cols_of(Quantization kind, std::int64_t least) {
+  const std::int64_t unit = QuantizedForm::most_unit(kind);
+  return (least + unit - 1) / unit * unit;
+}
 
 /// A matrix (N, K) as records, each with a factor of its own, and its values in a type.
 struct CodedMatrix {
@@ -35,12 +43,8 @@ struct CodedMatrix {
   static Matrix bytes_of_records(const QuantizedForm& form, std::int64_t N, std::int64_t K) {
     const Matrix values = random_values("w", N, K, DType::f32);
     const std::vector<float> floats(values.values.begin(), values.values.end());
-    QuantizedValues codes;
-    quantize(form.kind, form.unit, floats, codes);
     std::vector<std::byte> bytes(form.bytes(N * K));
-    for (std::int64_t i = 0; i < N * K / form.unit; ++i)
-      write_record(form, std::span(codes.codes).subspan(i * form.unit, form.unit), codes.factors[i],
-                   bytes.data() + i * form.record_bytes());
+    quantize_records(form, floats, bytes);
     Matrix all(1, std::ssize(bytes));
     for (std::size_t i = 0; i < bytes.size(); ++i) all.values[i] = std::to_integer<int>(bytes[i]);
     return all;
@@ -80,8 +84,9 @@ TEST(QuantizedMatmul, HasTheBitsOfTheProductWithTheValues) {
   constexpr std::int64_t kN = 74;  // more than a thread computes at a time, and no whole tiles
   for (const DType type : kModelTypes)
     for (const Quantization kind : kKinds)
-      for (std::int64_t unit = 2; unit <= QuantizedForm::most_unit(kind); unit *= 2)
-        for (const std::int64_t K : {64, 320}) {
+      for (std::int64_t unit = QuantizedForm::least_unit(kind);
+           unit <= QuantizedForm::most_unit(kind); unit *= 2)
+        for (const std::int64_t K : {cols_of(kind, 64), cols_of(kind, 320)}) {
           const CodedMatrix b(*backend, {kind, unit}, kN, K, type);
           for (const std::int64_t rows : {1, 2, 3, 7, 48})
             expect_bits_of_values(*backend, b, rows, rows % 2 == 1);
@@ -94,7 +99,8 @@ TEST(QuantizedMatmul, IsInvariantToOtherRowsIfTheBackendIs) {
   ASSERT_TRUE(backend->set_batch_invariant(true));
   for (const DType type : kModelTypes)
     for (const Quantization kind : kKinds) {
-      const CodedMatrix b(*backend, {kind, QuantizedForm::most_unit(kind)}, 130, 192, type);
+      const CodedMatrix b(*backend, {kind, QuantizedForm::most_unit(kind)}, 130, cols_of(kind, 192),
+                          type);
       for (const std::int64_t rows : {1, 2, 9}) expect_bits_of_values(*backend, b, rows, true);
     }
 }
@@ -104,8 +110,9 @@ TEST(QuantizedMatmul, GivesSumsInF32AsLogitsAre) {
   if (!backend) GTEST_SKIP() << "this backend reads no codes";
   for (const Quantization kind : kKinds)
     for (const std::int64_t rows : {1, 5}) {
-      const CodedMatrix b(*backend, {kind, QuantizedForm::most_unit(kind)}, 70, 128, DType::bf16);
-      const Operand a(random_values("a", rows, 128, DType::bf16), DType::bf16),
+      const std::int64_t K = cols_of(kind, 128);
+      const CodedMatrix b(*backend, {kind, QuantizedForm::most_unit(kind)}, 70, K, DType::bf16);
+      const Operand a(random_values("a", rows, K, DType::bf16), DType::bf16),
           by_codes(rows, 70, DType::f32), by_values(rows, 70, DType::f32);
       backend->quantized_product({by_codes, a, b.records, b.form});
       backend->matmul({.out = by_values, .a = a, .b = b.values, .b_transposed = true});
@@ -133,24 +140,19 @@ TEST(QuantizedMatmul, EqualsPlainLoopsOverTheCodes) {
   if (!backend) GTEST_SKIP() << "this backend reads no codes";
   for (const Quantization kind : kKinds) {
     const QuantizedForm form{kind, QuantizedForm::most_unit(kind)};
-    const std::int64_t N = 9, K = 128, rows = 2;
+    const std::int64_t N = 9, K = cols_of(kind, 128), rows = 2;
     const CodedMatrix b(*backend, form, N, K, DType::f32);
     const Matrix left = random_values("a", rows, K, DType::f32), bytes = b.records.values();
+    std::vector<std::byte> records(bytes.values.size());
+    std::ranges::transform(bytes.values, records.begin(),
+                           [](double byte) { return std::byte(static_cast<int>(byte)); });
+    std::vector<float> values(N * K);
+    read_values(form, records, 0, values);
     Matrix want(rows, N);
-    const auto value = [&](std::int64_t i) {
-      std::vector<std::uint8_t> record(form.record_bytes());
-      for (std::size_t at = 0; at < record.size(); ++at)
-        record[at] = static_cast<std::uint8_t>(
-            bytes.values[i / form.unit * form.record_bytes() + static_cast<std::int64_t>(at)]);
-      float factor = 0;
-      with_quantization(kind, [&](auto which) { factor = record_factor<which()>(record.data()); });
-      return dequantized(kind, form.code(record.data() + form.factor_bytes(), i % form.unit),
-                         factor);
-    };
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t n = 0; n < N; ++n)
         for (std::int64_t k = 0; k < K; ++k)
-          want.values[r * N + n] += left.values[r * K + k] * value(n * K + k);
+          want.values[r * N + n] += left.values[r * K + k] * values[n * K + k];
     const Operand a(left, DType::f32), out(rows, N, DType::f32);
     backend->quantized_product({out, a, b.records, form});
     EXPECT_TRUE(close(out, want, {1e-5, 0})) << kQuantizations[static_cast<int>(kind)];

@@ -319,11 +319,11 @@ Outputs elements(Backend& backend, DType type) {
   backend.run(ops::Dropout{.out = dropped, .inp = b, .probability = 0.3f, .key = 5});
   backend.run(ops::ColumnSum{columns, b});
   const QuantizedForm form{Quantization::nf4, 32};
-  const std::int64_t count = 300 * QuantizedForm::kMostUnit, size = form.bytes(count);
+  const std::int64_t cols = 64, count = 300 * cols, size = form.bytes(count);
   reference::Matrix bytes(1, size);
   std::ranges::copy(random_ids("records", size, 256), bytes.values.begin());
   const Operand records(bytes, DType::u8), ids(random_ids("ids", 40, 310));
-  Operand dequantized(1, count, type), looked_up(40, QuantizedForm::kMostUnit, type);
+  Operand dequantized(1, count, type), looked_up(40, cols, type);
   backend.run(ops::Dequantize{dequantized, records, form});
   backend.run(ops::DequantizeRows{looked_up, ids, records, form, 3});
   return outputs({&activated, &d, &sum, &copy, &dropped, &columns, &dequantized, &looked_up});

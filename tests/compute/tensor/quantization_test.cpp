@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -188,4 +190,46 @@ TEST(Quantization, RefusesValuesWithoutACode) {
     }
   EXPECT_THAT([] { quantized(Quantization::q8_0, 32, std::vector<float>(32, 1e8f)); },
               testing::ThrowsMessage<UsageError>(HasSubstr("q8_0 has no factor in f16")));
+}
+
+TEST(LargeBlocks, HoldValuesNearTheGivenOnesAndReadFromAnyOfThem) {
+  std::vector<float> values;
+  for (int i = 0; i < 512; ++i)
+    values.push_back(std::sin(0.7f * static_cast<float>(i)) * (i % 3 == 0 ? 2.0f : 0.25f));
+  for (const auto& [kind, bytes, most] :
+       {std::tuple{Quantization::q4_k, 288, 0.17f}, std::tuple{Quantization::q6_k, 420, 0.04f}}) {
+    const QuantizedForm form{kind, 256};
+    ASSERT_EQ(form.bytes(512), bytes);
+    std::vector<std::byte> records(bytes);
+    quantize_records(form, values, records);
+    EXPECT_TRUE(has_finite_factors(form, records));
+    std::vector<float> back(512), some(300);
+    read_values(form, records, 0, back);
+    read_values(form, records, 100, some);
+    for (int i = 0; i < 512; ++i) ASSERT_NEAR(back[i], values[i], most) << i;
+    EXPECT_EQ(some, std::vector(back.begin() + 100, back.begin() + 400));
+  }
+}
+
+TEST(LargeBlocks, RefuseValuesThatTheirFactorsDoNotHold) {
+  for (const Quantization kind : {Quantization::q4_k, Quantization::q6_k}) {
+    const QuantizedForm form{kind, 256};
+    std::vector<std::byte> records(form.bytes(512));
+    std::vector<float> values(512, 1.0f);
+    values[300] = std::nanf("");
+    EXPECT_THAT([&] { quantize_records(form, values, records); },
+                testing::ThrowsMessage<UsageError>(HasSubstr("a weight is nan")));
+    values[300] = 1e9f;
+    EXPECT_THAT([&] { quantize_records(form, values, records); },
+                testing::ThrowsMessage<UsageError>(
+                    testing::AllOf(HasSubstr("a weight is 1e+09"),
+                                   HasSubstr(std::string(kQuantizations[static_cast<int>(kind)])),
+                                   HasSubstr("no factor in f16"))));
+    values[300] = 1;
+    quantize_records(form, values, records);
+    const std::int64_t last =
+        kind == Quantization::q6_k ? LargeBlock::kFactor6 : LargeBlock::kLeast4;
+    records[form.record_bytes() + last + 1] = std::byte{0xfc};
+    EXPECT_FALSE(has_finite_factors(form, records));
+  }
 }

@@ -29,6 +29,25 @@ TEST(QuantizedModel, TheLossesAreThoseOfOneRankOnFewGrids) {
               "");
 }
 
+TEST(QuantizedModel, OfSeveralKindsTheLossesAreThoseOfOneRankOnFewGrids) {
+  ModelConfig config = quantized_llama(Quantization::file);
+  KeptKinds::ByName kinds;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::string name = "model.layers." + std::to_string(layer);
+    kinds[name + ".self_attn.q_proj.weight"] = Quantization::q4_0;
+    kinds[name + ".self_attn.v_proj.weight"] = Quantization::q8_0;  // k_proj: in the compute type
+    kinds[name + ".mlp.gate_proj.weight"] = Quantization::q8_0;
+    kinds[name + ".mlp.up_proj.weight"] = layer == 0 ? Quantization::q8_0 : Quantization::q4_0;
+  }
+  config.file_kinds = KeptKinds(kinds);
+  EXPECT_EQ(difference_on_grids({.lr = kRate, .make_model = model_of(config)}, few_grids()), "");
+  kinds.erase("model.layers.0.self_attn.v_proj.weight");
+  ModelConfig other = config;
+  other.file_kinds = KeptKinds(kinds);
+  EXPECT_NE(run_tiny({.lr = kRate, .make_model = model_of(other)}).losses,
+            run_tiny({.lr = kRate, .make_model = model_of(config)}).losses);
+}
+
 TEST(QuantizedModel, WithExpertsTheLossesAreThoseOfOneRankOnFewGrids) {
   ModelConfig config = tiny_mixtral();
   config.lora = {.rank = 3, .alpha = 6, .targets = {"q_proj", "o_proj"}};

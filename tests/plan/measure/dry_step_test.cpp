@@ -265,6 +265,24 @@ TEST(DryStep, PeakEqualsARealRunsOverQuantizedWeights) {
     }
 }
 
+TEST(DryStep, PeakEqualsARealRunsOverWeightsOfSeveralKinds) {
+  Config config = on_grid(tiny(), {1, 1, 2, 2});
+  config.model.family = ModelFamily::llama;
+  config.model.tied = false;
+  config.model.hidden = 256;
+  config.model.heads = 4;
+  config.model.quantize = Quantization::file;
+  config.model.file_kinds = KeptKinds({
+      {"model.embed_tokens.weight", Quantization::q4_0},
+      {"model.layers.0.self_attn.q_proj.weight", Quantization::q4_k},
+      {"model.layers.0.self_attn.v_proj.weight", Quantization::q6_k},
+      {"model.layers.1.self_attn.o_proj.weight", Quantization::q8_0},
+  });
+  config.model.lora.rank = 2;
+  config.training.dtype = DType::bf16;
+  expect_dry_peak(prepared(config));
+}
+
 TEST(DryStep, PeakEqualsARealRunsInStagesThatAreAllShorterThanTheConfigsSequences) {
   Config config = on_grid(tiny(), {2, 1, 2, 1});
   config.model.family = ModelFamily::llama;  // has a table of rotary positions

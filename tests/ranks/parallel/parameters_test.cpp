@@ -341,6 +341,35 @@ TEST(ParameterGroup, RefusesToJoinDifferentLayouts) {
   });
 }
 
+TEST(ParameterGroup, JoinsPartsThatAreKeptAlikeInRuns) {
+  run_ranks(1, [](Communicator& world) {
+    const Grid grid(world, {});
+    ParameterGroup group("block", grid), codes("block (q8_0)", grid), whole("whole", grid);
+    codes.quantize(Quantization::q8_0);
+    group.divert(whole, [](const ParameterSpec& spec) { return spec.name == "trained"; });
+    group.divert(codes, [](const ParameterSpec& spec) { return spec.name < "c"; });
+    const auto rows = [&](std::vector<std::string> names) {
+      std::vector<ParameterSpec> parts;
+      for (std::size_t i = 0; i < names.size(); ++i)
+        parts.push_back({.name = std::move(names[i]),
+                         .layout = {.rows = static_cast<std::int64_t>(i) + 1, .cols = 32}});
+      std::vector<std::int64_t> each;
+      for (const Parameter* run : group.add_runs("all", parts)) each.push_back(run->local_rows());
+      return each;
+    };
+    EXPECT_THAT(rows({"a", "b", "c", "aa"}), testing::ElementsAre(1 + 2, 3, 4));
+    EXPECT_EQ(codes.parameters().size(), 3);
+    EXPECT_EQ(group.parameters().size(), 1);
+    EXPECT_THAT(rows({"d", "e"}), testing::ElementsAre(3));
+    EXPECT_THAT(
+        [&] {
+          rows({"f", "trained"});
+        },
+        testing::ThrowsMessage<UsageError>(
+            testing::HasSubstr("train all of its parts whole, or none")));
+  });
+}
+
 TEST(ParameterGroup, IsGatheredAgainIfAPrefetchedCopyIsOutOfDate) {
   run_ranks(2, [](Communicator& world) {
     const auto backend = make_cpu_backend(1);

@@ -24,23 +24,25 @@ using testing::HasSubstr;
 namespace {
 
 constexpr std::uint64_t kInitialSeed = 5;
-constexpr std::array kKinds{Quantization::nf4, Quantization::fp4, Quantization::int8,
-                            Quantization::q8_0, Quantization::q4_0};
+constexpr std::array kKinds{Quantization::nf4,  Quantization::fp4,  Quantization::int8,
+                            Quantization::q8_0, Quantization::q4_0, Quantization::q4_k,
+                            Quantization::q6_k};
+constexpr std::int64_t kWide = 2048;  // columns of blocks of 256 that 8 ranks may have parts of
 
 /// Matrices that are cut both ways, in heads, joined, and padded. Of 96 columns blocks of 64 are
 /// parts of two rows.
-void declare_products(ParameterGroup& group) {
+void declare_products(ParameterGroup& group, std::int64_t in = 96) {
   const Heads heads{24, 4, 4};
   const Linear qkv(group, "qkv",
-                   {.in = 96, .out = heads.qkv_width(), .bias = false, .heads = heads});
+                   {.in = in, .out = heads.qkv_width(), .bias = false, .heads = heads});
   const Linear gate_up(group, "mlp",
-                       {.in = 96,
+                       {.in = in,
                         .out = 96,
                         .bias = false,
                         .segments = {{.rows = 48}, {.rows = 48}},
                         .parts = {"gate", "up"}});
   const Linear down(group, "down",
-                    {.in = 96, .out = 48, .orientation = Orientation::transposed, .bias = false});
+                    {.in = in, .out = 48, .orientation = Orientation::transposed, .bias = false});
 }
 
 float initial(const ParameterSpec& spec, std::int64_t i) {
@@ -53,6 +55,13 @@ std::vector<float> quantized_values(const ParameterSpec& spec, Quantization kind
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = initial(spec, static_cast<std::int64_t>(i));
   QuantizedValues codes;
   const std::int64_t block = block_of(kind, spec.layout.cols);
+  if (has_large_blocks(kind)) {
+    const QuantizedForm form{kind, block};
+    std::vector<std::byte> records(form.bytes(std::ssize(all)));
+    quantize_records(form, all, records);
+    read_values(form, records, 0, all);
+    return all;
+  }
   quantize(kind, block, all, codes);
   for (std::size_t i = 0; i < all.size(); ++i)
     all[i] = codes.value(kind, static_cast<std::int64_t>(i), block);
@@ -68,7 +77,7 @@ void on_ranks(const GridShape& shape, Quantization kind, const auto& f) {
     const Context ctx(*backend, arena, grid);
     ParameterGroup group("all", grid);
     group.quantize(kind);
-    declare_products(group);
+    declare_products(group, has_large_blocks(kind) ? kWide : 96);
     group.allocate(ctx);
     f(ctx, group);
   });
@@ -86,6 +95,10 @@ TEST(QuantizedGroup, HasTheValuesOfTheQuantizedMatricesOnEveryGrid) {
     EXPECT_EQ(want.size(), 4);
     std::vector<GridShape> grids = many_grids();
     grids.push_back({});
+    if (has_large_blocks(kind))  // rows of whole blocks on each rank
+      std::erase_if(grids, [](const GridShape& shape) {
+        return kWide % (256 * shape.x) != 0 || kWide % (256 * shape.y) != 0;
+      });
     for (const GridShape& shape : grids)
       on_ranks(shape, kind, [&](const Context& ctx, ParameterGroup& group) {
         group.initialise(ctx, kInitialSeed);
@@ -166,19 +179,19 @@ TEST(QuantizedGroup, RefusesValuesAndCutsThatHaveNoCodes) {
                 testing::ThrowsMessage<UsageError>(testing::AllOf(
                     HasSubstr("[model] quantize = int8: down.weight"), HasSubstr("nan"))));
   });
-  const auto refusal = [](Quantization kind, std::int64_t in) {
+  const auto refusal = [](Quantization kind, std::int64_t in, const GridShape& shape = {}) {
     std::string message;
-    run_ranks(1, [&](Communicator& world) {
+    run_ranks(shape.ranks(), [&](Communicator& world) {
       const auto backend = make_cpu_backend(1);
       Arena arena(backend->device());
-      const Grid grid(world, {});
+      const Grid grid(world, shape);
       ParameterGroup group("all", grid);
       group.quantize(kind);
       const Linear product(group, "p", {.in = in, .out = 4, .bias = false});
       try {
         group.allocate(Context(*backend, arena, grid));
       } catch (const UsageError& error) {
-        message = error.what();
+        if (world.rank() == 0) message = error.what();
       }
     });
     return message;
@@ -186,5 +199,12 @@ TEST(QuantizedGroup, RefusesValuesAndCutsThatHaveNoCodes) {
   EXPECT_THAT(refusal(Quantization::int8, 33), HasSubstr("an odd number of columns of p.weight"));
   EXPECT_THAT(refusal(Quantization::q8_0, 48),
               HasSubstr("the 48 columns of p.weight are no multiple of 32; take nf4 or int8"));
+  EXPECT_THAT(
+      refusal(Quantization::q4_k, 320),
+      HasSubstr(
+          "the 320 columns of p.weight are no multiple of 256; take q4_0, q8_0, nf4 or int8"));
+  EXPECT_THAT(refusal(Quantization::q6_k, 768, {1, 2, 1, 1}),
+              HasSubstr("would have parts of blocks of 256 columns of p.weight; take other extents "
+                        "of x and y, or another kind, such as q4_0"));
   EXPECT_EQ(refusal(Quantization::nf4, 33), "") << "blocks go on from row to row";
 }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "axonn/compute/ops/cpu/codes.h"
@@ -20,6 +21,13 @@ constexpr std::array<float, 16> kHalfByteValues = [] {
   return values;
 }();
 
+/// The numbers 0 to 15.
+constexpr std::array<float, 16> kHalfByteNumbers = [] {
+  std::array<float, 16> values{};
+  for (int code = 0; code < 16; ++code) values[code] = static_cast<float>(code);
+  return values;
+}();
+
 /// A register of values from codes of a record, of which the first is code `at`.
 template <Quantization kind>
 [[gnu::always_inline]] inline Registers::Register register_of(const QuantizedForm& form,
@@ -32,6 +40,113 @@ template <Quantization kind>
            factor;
   const Registers::Register x = detail::from_bytes(codes + at) * factor;
   return kind == Quantization::int8 ? x / 127.0f : x;
+}
+
+/// Registers::kEach bytes as pairs: shifts of bytes would each need a mask, and bits that cross
+/// from a neighbour are masked anyway.
+using BytePairs = std::uint16_t __attribute__((vector_size(Registers::kEach)));
+
+[[gnu::always_inline]] inline BytePairs pairs_at(const std::uint8_t* bytes) {
+  BytePairs pairs;
+  std::memcpy(&pairs, bytes, sizeof pairs);
+  return pairs;
+}
+[[gnu::always_inline]] inline Registers::Register as_floats(const BytePairs& codes) {
+  return detail::from_bytes(reinterpret_cast<const std::uint8_t*>(&codes));
+}
+
+/// The codes in the lower or higher halves of Registers::kEach bytes. Registers of 16 floats look
+/// them up, which is faster; others would need two tables.
+[[gnu::always_inline]] inline Registers::Register from_four_bits(const std::uint8_t* codes,
+                                                                 bool higher) {
+  if constexpr (Registers::kEach == 16)
+    return detail::from_half_bytes(codes, higher, kHalfByteNumbers);
+  return as_floats((higher ? pairs_at(codes) >> 4 : pairs_at(codes)) & 0x0f0f);
+}
+
+/// Codes of 6 bits: `low` has 4 of each in the lower or higher halves of Registers::kEach bytes,
+/// and `high` 2 from bit `place` on in as many bytes.
+[[gnu::always_inline]] inline Registers::Register from_six_bits(const std::uint8_t* low,
+                                                                bool higher,
+                                                                const std::uint8_t* high,
+                                                                int place) {
+  const BytePairs codes = higher ? pairs_at(low) >> 4 : pairs_at(low),
+                  more = place < 4 ? pairs_at(high) << (4 - place) : pairs_at(high) >> (place - 4);
+  return as_floats((codes & 0x0f0f) | (more & 0x3030));
+}
+
+/// A record of a large block with the numbers of its parts as floats. Products are exact, so that
+/// values are those of record_value(), zeros but for their sign.
+template <Quantization kind>
+class LargeRecord {
+ public:
+  [[gnu::always_inline]] explicit LargeRecord(const std::uint8_t* record) : record_(record) {
+    if constexpr (kind == Quantization::q4_k) {
+      // The 12 bytes of SixBits, as words behind the two factors: scales, then least values.
+      using Words = std::uint32_t __attribute__((vector_size(16)));
+      Words all;
+      std::memcpy(&all, record, sizeof all);
+      const Words low = __builtin_shuffle(all, Words{1, 3, 2, 3}) >> Words{0, 0, 0, 4},
+                  high = __builtin_shuffle(all, Words{1, 1, 2, 2}) >> 2;
+      const Words numbers = (low & Words{0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f}) |
+                            (high & Words{0, 0x30303030, 0, 0x30303030});
+      const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&numbers);
+      set(scales_, bytes, detail::from_f16(record));
+      set(least_, bytes, detail::from_f16(record + LargeBlock::kLeast4));
+    } else {
+      const std::uint8_t* const bytes = record + LargeBlock::kScales6;
+      const float factor = detail::from_f16(record + LargeBlock::kFactor6);
+      set(scales_, bytes, factor);
+      set(least_, bytes, factor * 32);
+    }
+  }
+
+  /// A register of values from value `at` on.
+  [[gnu::always_inline]] Registers::Register get(int at) const {
+    if constexpr (kind == Quantization::q4_k) {
+      const std::uint8_t* const codes = record_ + LargeBlock::kCodes4 + at / 64 * 32 + at % 32;
+      const int part = at / LargeBlock::kPart4;
+      return from_four_bits(codes, at % 64 >= 32) * scales_[part] - least_[8 + part];
+    } else {
+      const int half = at / 128, in = at % 128, part = at / LargeBlock::kPart6;
+      return from_six_bits(record_ + half * 64 + in % 64, in >= 64,
+                           record_ + LargeBlock::kHigh6 + half * 32 + in % 32, in / 32 * 2) *
+                 scales_[part] -
+             least_[part];
+    }
+  }
+
+ private:
+  [[gnu::always_inline]] static void set(float (&out)[16], const std::uint8_t* bytes,
+                                         float factor) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += Registers::kEach)
+      *reinterpret_cast<Floats::Unaligned*>(out + i) = detail::from_bytes(bytes + i) * factor;
+  }
+
+  const std::uint8_t* record_;
+  float scales_[16], least_[16];
+};
+
+/// Writes the values of so many records of large blocks.
+template <Quantization kind, typename T>
+void dequantize_large(const std::uint8_t* __restrict records, std::int64_t count,
+                      T* __restrict out) {
+  constexpr int kStrip = Floats::kCount, kBlock = LargeBlock::kValues;
+  static_assert(kBlock % kStrip == 0);
+  const std::int64_t bytes = QuantizedForm{kind, kBlock}.record_bytes(), ahead = count * bytes;
+  for (; count > 0; --count, records += bytes, out += kBlock) {
+    const LargeRecord<kind> record(records);
+#pragma GCC unroll 4
+    for (int first = 0; first < kBlock; first += kStrip) {
+      Floats x;
+      Floats::for_each([&](int i) __attribute__((always_inline)) {
+        x.r[i] = record.get(first + i * Floats::kEach);
+      });
+      __builtin_prefetch(records + ahead + first);
+      store<Order::memory>(out + first, x, Whole{});
+    }
+  }
 }
 
 /// Writes `count` values from records of `unit` values, a constant or not, which are at least as
@@ -63,6 +178,7 @@ void dequantize_strips(auto unit, const std::uint8_t* __restrict records, std::i
 template <Quantization kind, typename T>
 void dequantize(std::int64_t unit, const std::uint8_t* __restrict records, std::int64_t count,
                 T* __restrict out) {
+  if constexpr (has_large_blocks(kind)) return dequantize_large<kind>(records, count, out);
   constexpr int kWhole = static_cast<int>(QuantizedForm::most_unit(kind));
   const std::int64_t ahead = QuantizedForm{kind, unit}.bytes(count * unit);
   if (unit == kWhole)

@@ -15,6 +15,9 @@ AXONN_DEVICE void put_pair(T* out, const std::uint8_t* records, int unit, int pa
   const int at = 2 * pair, in = at % unit;  // both values have codes in one unit
   const std::uint8_t *const record = records + at / unit * static_cast<int>(form.record_bytes()),
                             *const codes = record + form.factor_bytes();
+  if constexpr (has_large_blocks(kind))
+    return put_two(out + at, record_value<kind>(form, record, in),
+                   record_value<kind>(form, record, in + 1));
   const float factor = record_factor<kind>(record);
   put_two(out + at, dequantized(kind, form.code(codes, in), factor),
           dequantized(kind, form.code(codes, in + 1), factor));
@@ -30,15 +33,14 @@ AXONN_DEVICE void put_values(const auto& team, T* out, const std::uint8_t* recor
     team.each(count / 2, [=](int pair) { put_pair<kind>(out, records, unit, pair); });
 }
 
-/// Writes a row of kMostUnit values, one team per row. Bound by memory: form.bytes(n) + n ·
-/// sizeof(T) bytes.
+/// Writes a row of values, one team per row. Bound by memory: form.bytes(n) + n · sizeof(T) bytes.
 template <Quantization kind, typename T>
 struct DequantizeKernel {
-  T* out;                       // (R · kMostUnit)
-  const std::uint8_t* records;  // (R · kMostUnit / unit) records
+  T* out;                       // (R · kRow)
+  const std::uint8_t* records;  // (R · kRow / unit) records
   int unit;
 
-  static constexpr int kRow = QuantizedForm::kMostUnit;
+  static constexpr int kRow = static_cast<int>(QuantizedForm::aligned(kind));
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
     const std::uint8_t* const first =
@@ -71,16 +73,15 @@ struct DequantizeRowsKernel {
 namespace axonn::ops {
 
 void Dequantize::run(auto launch, const Checker& check) const {
-  constexpr std::int64_t kRow = QuantizedForm::kMostUnit;
+  const std::int64_t row = QuantizedForm::aligned(form.kind);
   check.values("out", out, 1, out.cols);
-  AXONN_CHECK(out.cols % kRow == 0, "dequantize: ", out.cols, " values, want a multiple of ", kRow);
+  AXONN_CHECK(out.cols % row == 0, "dequantize: ", out.cols, " values, want a multiple of ", row);
   check.typed("records", records, DType::u8, 1, form.bytes(out.cols));
   with_quantization(form.kind, [&](auto kind) {
     with_type(out.dtype, [&]<typename T>(T) {
-      launch.rows(
-          {out.cols / kRow, kRow},
-          rowwise::DequantizeKernel<kind(), T>{
-              address<T>(out), address<const std::uint8_t>(records), static_cast<int>(form.unit)});
+      launch.rows({out.cols / row, row}, rowwise::DequantizeKernel<kind(), T>{
+                                             address<T>(out), address<const std::uint8_t>(records),
+                                             static_cast<int>(form.unit)});
     });
   });
 }

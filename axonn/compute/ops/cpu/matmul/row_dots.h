@@ -188,10 +188,13 @@ template <int Rows, typename T, typename Row, typename Write>
 void stream_tile(const RowPairs<T>& at, const Row& b, const Write& write) {
   constexpr int kFull = kLaneCount<T>, kEach = kFull / Lanes::kRegisters;
   using Vector = Floats::Unaligned;
+  // Large blocks are read one after another, others a vector of each chain at a time.
+  constexpr int kVectors = std::max(kChains, Row::kUnit / kFull);
   Lanes sums[Rows][kChains] = {};
-  const auto add = [&](int chain, std::int64_t k, int offset) __attribute__((always_inline)) {
+  const auto add = [&](const auto& of, int chain, std::int64_t k, int offset)
+      __attribute__((always_inline)) {
     Lanes::for_each([&](int i) __attribute__((always_inline)) {
-      const Floats::Register right = b.get(k, offset + i * kEach);
+      const Floats::Register right = of.get(offset + i * kEach);
 #pragma GCC unroll 4
       for (int r = 0; r < Rows; ++r) {
         const T* const a = at.a + r * at.a_row + k + offset + i * kEach;
@@ -201,18 +204,20 @@ void stream_tile(const RowPairs<T>& at, const Row& b, const Write& write) {
     });
   };
   std::int64_t k = 0;
-  for (; k + kChains * kFull <= at.K; k += kChains * kFull)
-#pragma GCC unroll 4
-    for (int chain = 0; chain < kChains; ++chain) {
-      b.prefetch(k, chain * kFull);
-      add(chain, k, chain * kFull);
+  for (; k + kVectors * kFull <= at.K; k += kVectors * kFull) {
+    const auto here = b.from(k);
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      here.prefetch(v * kFull);
+      add(here, v % kChains, k, v * kFull);
     }
+  }
 #pragma GCC unroll 4
   for (int chain = 0; chain < kChains; ++chain) {
     const std::int64_t at_chain = k + chain * kFull;
     if (at_chain >= at.K) break;
     if (at_chain + kFull <= at.K) {
-      add(chain, k, chain * kFull);
+      add(b.from(k), chain, k, chain * kFull);
       continue;
     }
     if constexpr (std::is_same_v<Row, PlainRow<T>>) {  // of a CodedRow all are whole

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -128,7 +130,7 @@ class LlamaBlock final : public DecoderBlock {
           parameters_, config,
           Norms::Names{name + mlp_norm(config), name + ".post_feedforward_layernorm"});
     held_.set_rate(1 / config.width_factor());
-    if (config.quantize != Quantization::none) held_.quantize(config.quantize);
+    held_codes_.emplace(held_, config, Coded::everything, Holders::same_experts);
     if (layer.routed)
       experts_.emplace(parameters_, held_, name + ".mlp", expert_options(config, *layer.routed));
     const std::int64_t times = config.double_shared_ffn && !layer.own_keys ? 2 : 1;
@@ -179,7 +181,8 @@ class LlamaBlock final : public DecoderBlock {
 
   std::vector<ParameterGroup*> groups() override {
     std::vector<ParameterGroup*> all = DecoderBlock::groups();
-    if (experts_) all.push_back(&held_);
+    if (experts_ && !held_.parameters().empty()) all.push_back(&held_);
+    if (experts_) std::ranges::copy(held_codes_->groups(), std::back_inserter(all));
     return all;
   }
   const Experts* experts() const override { return experts_ ? &*experts_ : nullptr; }
@@ -351,6 +354,7 @@ class LlamaBlock final : public DecoderBlock {
   std::optional<float> norms_values_, norms_queries_;  // the eps of norms without weights
   const Parameter* factor_ = nullptr;                  // of the output
   ParameterGroup held_;                                // of experts; empty without
+  std::optional<CodedGroups> held_codes_;              // of held_
   Norms attention_norms_;
   std::optional<DeltaNet> delta_;  // in place of attention
   std::optional<Linear> qkv_;      // or latent_
