@@ -52,8 +52,8 @@ esac
 lines "$seed" 20000 10 '{"prompt": "%s=", "completion": "%s\\n"}' > "$folder/examples.jsonl"
 lines "1$seed" 20000 0 '{"prompt": "%s=", "answer": "%s"}' > "$folder/prompts.jsonl"
 
-# The warm start goes on until the mean loss of the last ten steps is low enough, which takes some
-# seeds three times the steps of others: begins at step $1 of the run in warm/.
+# The warm start goes on until the mean loss of its last ten steps is $loss: some seeds take three
+# times the steps of others.
 rm -rf "$folder/warm"
 warm_up() { # STEPS
   "$axonn" train --model.family llama --model.layers $layers --model.hidden 64 --model.heads 4 \
