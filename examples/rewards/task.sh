@@ -44,8 +44,8 @@ lines() { # SEED COUNT FORMED FORMAT
 }
 case $task in
   sort) layers=2 loss=0.75 length=14 tokens=8 steps=900 rewards=exact ;;
-  add2) layers=2 loss=0.55 length=12 tokens=5 steps=2000 rewards=exact ;;
-  add3) layers=4 loss=0.55 length=16 tokens=6 steps=2000 rewards=exact ;;
+  add2) layers=2 loss=0.65 length=12 tokens=5 steps=2500 rewards=exact ;;
+  add3) layers=4 loss=0.55 length=16 tokens=6 steps=2500 rewards=exact ;;
   think) layers=2 loss=0.55 length=34 tokens=28 steps=600 rewards=format,number ;;
   *) echo "there is no task $task: sort, add2, add3 or think" >&2; exit 2 ;;
 esac

@@ -2,6 +2,7 @@
 // whole, and what is taken after a node is lost or a file is damaged.
 #include <filesystem>
 #include <mutex>
+#include <thread>
 
 #include <gmock/gmock.h>
 
@@ -252,6 +253,19 @@ TEST(LocalCheckpoint, StaysUntilTheNextOneIsWholeAndNoLonger) {
     EXPECT_THAT(names_in(concat(cluster.node(node), '/', kRun)), ElementsAre("step-3", "step-4"));
     // Those of its two ranks and of two others.
     EXPECT_THAT(names_in(concat(cluster.node(node), '/', kRun, "/step-4")), SizeIs(4));
+  }
+}
+
+TEST(LocalCheckpoint, IsGoneAfterSeveralRanksHaveRemovedIt) {
+  const TemporaryPath folder;
+  const std::string shared = folder / "step-1";
+  for (int round = 0; round < 50; ++round) {
+    for (int shard = 0; shard < 20; ++shard)
+      fs::create_directories(concat(shared, "/rank-", shard));
+    std::vector<std::jthread> ranks;
+    for (int rank = 0; rank < 3; ++rank) ranks.emplace_back([&] { remove_beside_others(shared); });
+    ranks.clear();
+    EXPECT_FALSE(fs::exists(shared)) << "round " << round;
   }
 }
 

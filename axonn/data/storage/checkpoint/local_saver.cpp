@@ -76,15 +76,13 @@ void LocalSaver::begin(std::int64_t step, std::span<const StateBlock> blocks,
 
 /// Removes all but the checkpoint that is whole and the one that is written now.
 void LocalSaver::remove_older() const {
-  std::error_code ignored;  // another rank of the node may remove the same
   const auto stays = [&](std::int64_t step) { return step == kept_ || step == step_; };
   for (const LocalShard& shard : shards_in(store_)) {
     const bool own = shard.rank == rank_ || std::ranges::count(clients_, shard.rank) > 0;
-    if (own && !stays(shard.step)) fs::remove_all(shard.folder(store_), ignored);
+    if (own && !stays(shard.step)) remove_beside_others(shard.folder(store_));
   }
   for (const std::int64_t step : steps_in(store_.of_run()))
-    if (leads_node() && !stays(step))
-      fs::remove_all(store_.of_run() + '/' + step_name(step), ignored);
+    if (leads_node() && !stays(step)) remove_beside_others(store_.of_run() + '/' + step_name(step));
 }
 
 void LocalSaver::write() {

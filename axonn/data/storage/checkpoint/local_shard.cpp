@@ -131,9 +131,16 @@ void make_folders(const LocalStore& store) {
   }
 }
 
+void remove_beside_others(const std::string& folder) {
+  // What another rank removes first ends remove_all() before the rest is gone.
+  constexpr int kMostAttempts = 100;
+  std::error_code error;
+  for (int attempt = 0; attempt < kMostAttempts && fs::exists(folder, error); ++attempt)
+    fs::remove_all(folder, error);
+}
+
 void remove_shards(const LocalStore& store) {
-  std::error_code ignored;  // another rank of the node may remove the same
-  if (!store.run.empty()) fs::remove_all(store.of_run(), ignored);
+  if (!store.run.empty()) remove_beside_others(store.of_run());
 }
 
 Hosts nodes_of(Communicator& world, const std::string& node) {

@@ -50,6 +50,9 @@ std::vector<LocalShard> shards_in(const LocalStore& store);
 /// shared, too: runs of several users may come to the same node. Does not throw.
 void make_folders(const LocalStore& store);
 
+/// Removes a folder that other ranks of the node may remove at the same time. Does not throw.
+void remove_beside_others(const std::string& folder);
+
 /// Removes all shards of the run on this node. Does not throw; several ranks may do it.
 void remove_shards(const LocalStore& store);
 
