@@ -29,11 +29,11 @@ double rounding_of(DType type) {
 double smallest_of(DType type) { return type == DType::f16 ? 0x1p-25 : 0x1p-126; }
 
 /// An upper bound of the errors of a sum of K products in f32, in units of 2⁻²⁴ and of the product
-/// of the operands' norms. Independent errors have a deviation below sqrt(K) / 3 of these; those of
-/// equal values, which add up, stay below a quarter of the longest sum that a kernel makes at once.
+/// of the operands' norms, in any order. Independent errors have a deviation below sqrt(K) / 3 of
+/// these; those of equal values, which add up, are at most K / 2.
 double error_factor(std::int64_t K) {
   const double k = static_cast<double>(K);
-  return std::min(k, 16 * std::sqrt(k)) + 4;
+  return std::min(k, std::max(16 * std::sqrt(k), k / 2)) + 4;
 }
 
 /// A sum over rows of a column of the result, and what it should be.
