@@ -259,13 +259,20 @@ TEST(LocalCheckpoint, StaysUntilTheNextOneIsWholeAndNoLonger) {
 TEST(LocalCheckpoint, IsGoneAfterSeveralRanksHaveRemovedIt) {
   const TemporaryPath folder;
   const std::string shared = folder / "step-1";
+  std::vector<std::string> shards;
+  for (int shard = 0; shard < 20; ++shard) shards.push_back(concat(shared, "/rank-", shard));
   for (int round = 0; round < 50; ++round) {
-    for (int shard = 0; shard < 20; ++shard)
-      fs::create_directories(concat(shared, "/rank-", shard));
-    std::vector<std::jthread> ranks;
-    for (int rank = 0; rank < 3; ++rank) ranks.emplace_back([&] { remove_beside_others(shared); });
-    ranks.clear();
-    EXPECT_FALSE(fs::exists(shared)) << "round " << round;
+    for (const std::string& shard : shards) {
+      fs::create_directories(shard);
+      for (const char* const file : {"/values", "/index.json"}) spill(shard + file, "x");
+    }
+    {
+      const std::jthread all([&] { remove_beside_others(shared); });
+      const std::jthread each([&] {
+        for (const std::string& shard : shards) remove_beside_others(shard);
+      });
+    }
+    ASSERT_FALSE(fs::exists(shared)) << "round " << round;
   }
 }
 
