@@ -61,7 +61,7 @@ warm_up() { # STEPS
     --data.tokenizer bytes --training.seq_len 96 --training.global_batch 16 \
     --training.steps "$1" --training.dtype f32 --training.seed "$seed" --training.threads 1 \
     --optimizer.lr 2e-3 --lr_scheduler.kind constant --lr_scheduler.warmup_steps 10 \
-    --output.dir "$folder/warm" --checkpoint.keep 1 --checkpoint.resume auto
+    --output.dir "$folder/warm" --checkpoint.keep 1 --checkpoint.resume auto || exit
   tail -n 10 "$folder/warm/metrics.jsonl" | sed 's/.*"loss": *\([0-9.]*\).*/\1/' |
     awk -v wanted=$loss '{ sum += $1 } END { exit sum / NR > wanted }'
 }

@@ -94,8 +94,7 @@ Config open_model(const ModelFlags& flags) {
   if (!flags.quantize.empty()) {
     const auto found = std::ranges::find(kQuantizations, flags.quantize);
     config.model.quantize = static_cast<Quantization>(found - kQuantizations.begin());
-    if (config.model.quantize == Quantization::file && config.model_files.model)
-      config.model.file_kinds = config.model_files.model->kinds();
+    if (config.model_files.model) config.model_files.model->set_kinds(config.model);
   }
   if (flags.quantize_embeddings) config.model.quantize_embeddings = true;
   if (!flags.quantize.empty() || flags.quantize_embeddings) validate(config.model);

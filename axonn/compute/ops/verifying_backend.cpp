@@ -94,10 +94,10 @@ struct LeftSums {
 /// The sums stay valid until the next call of this thread: memory that is kept is not cleared by
 /// the system each time.
 template <typename T>
-const LeftSums& left_sums(const Matmul& args, std::int64_t M, std::int64_t K, int threads) {
+const LeftSums& left_sums(const Matmul& args, int threads) {
   static thread_local LeftSums kept;
   LeftSums& left = kept;  // the same in the threads below
-  const std::int64_t blocks = blocks_of(M);
+  const std::int64_t M = args.out.rows, K = shape_of(args).K, blocks = blocks_of(M);
   left.sums.assign(blocks * K, 0);
   left.norms.assign(blocks, 0);
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -149,8 +149,7 @@ struct Panel {
 /// Valid until the next call of this thread.
 template <typename T>
 Panel& panel_of(const Matmul& args, const LeftSums& left, std::int64_t begin, std::int64_t count) {
-  const std::int64_t K = args.b_transposed ? args.b.cols : args.b.rows,
-                     blocks = std::ssize(left.norms);
+  const std::int64_t K = shape_of(args).K, blocks = std::ssize(left.norms);
   static thread_local Panel panel;
   panel.wanted.assign(blocks * kColumnsAtOnce, 0);
   std::ranges::fill(panel.norms, 0);
@@ -181,10 +180,9 @@ Panel& panel_of(const Matmul& args, const LeftSums& left, std::int64_t begin, st
 /// The first column, of any block, whose sum is not that of the operands.
 template <typename T, typename Out>
 std::optional<Fault> find_fault(const Matmul& args, const ResultSums& before, int threads) {
-  const std::int64_t M = args.out.rows, N = args.out.cols,
-                     K = args.a_transposed ? args.a.rows : args.a.cols, blocks = blocks_of(M),
-                     panels = (N + kColumnsAtOnce - 1) / kColumnsAtOnce;
-  const LeftSums& left = left_sums<T>(args, M, K, threads);
+  const std::int64_t M = args.out.rows, N = args.out.cols, K = shape_of(args).K,
+                     blocks = blocks_of(M), panels = (N + kColumnsAtOnce - 1) / kColumnsAtOnce;
+  const LeftSums& left = left_sums<T>(args, threads);
   const double factor = error_factor(K) * 0x1p-24, rounding = rounding_of(args.out.dtype),
                smallest = smallest_of(args.out.dtype) + static_cast<double>(K) * 0x1p-126;
   std::vector<Fault> faults(panels);  // none has no rows

@@ -316,6 +316,10 @@ std::unique_ptr<ParameterSource> ModelFiles::source(const ModelConfig& model,
       peft ? adapter_names(model) : base_names(model));
 }
 
+void ModelFiles::set_kinds(ModelConfig& model) const {
+  if (model.quantize == Quantization::file) model.file_kinds = kinds();
+}
+
 KeptKinds ModelFiles::kinds() const {
   KeptKinds::ByName kinds;
   if (gguf_) {

@@ -65,9 +65,9 @@ class ModelFiles {
   /// that has 256 tokens.
   const std::string& tokenizer() const { return tokenizer_; }
 
-  /// The kinds of codes that the matrices of a GGUF file have, for Quantization::file; none of
-  /// other files, and of types of blocks that are read as values alone.
-  KeptKinds kinds() const;
+  /// With Quantization::file, sets file_kinds to what the matrices of a GGUF file have; to none for
+  /// other files, and for types of blocks that are read as values alone.
+  void set_kinds(ModelConfig& model) const;
 
   /// What the user should know of the files: keys that are not read, a head that is not tied.
   const std::vector<std::string>& notes() const { return notes_; }
@@ -90,6 +90,7 @@ class ModelFiles {
                                           std::vector<StoredParameter> parameters) const;
 
  private:
+  KeptKinds kinds() const;
   enum class Format { hugging_face, peft, gguf, checkpoint };
   ModelFiles(std::string path, Format format, StoredWeights weights = StoredWeights::trained);
   void look_at_weights();

@@ -47,7 +47,7 @@ void take_model(Config& config, std::shared_ptr<const ModelFiles> files, const O
   config.model.quantize = quantize;
   config.model.quantize_embeddings = quantize_embeddings;
   config.model.path = files->path();
-  if (quantize == Quantization::file) config.model.file_kinds = files->kinds();
+  files->set_kinds(config.model);
   config.model.lora = std::move(lora);
   if (const auto& adapters = config.model_files.adapters) {
     if (adapters->only_merge() && adapters->untie()) config.model.tied = false;
@@ -203,8 +203,7 @@ Config config_of_model(const std::string& path, const std::string& adapter, Stor
   config.model_files.adapters = files;
   if (!config.model.path.empty()) {
     config.model_files.model = std::make_shared<const ModelFiles>(config.model.path);
-    if (config.model.quantize == Quantization::file)
-      config.model.file_kinds = config.model_files.model->kinds();
+    config.model_files.model->set_kinds(config.model);
   }
   take_text(config);
   return with_own_text(config);

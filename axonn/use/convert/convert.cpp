@@ -212,7 +212,7 @@ class Converter {
     ModelConfig config = adapters_->checkpoint() ? adapters_->config() : model_->config();
     config.lora = adapters_->adapters_of(config);
     if (config.quantize != Quantization::none) {
-      if (config.quantize == Quantization::file) config.file_kinds = model_->kinds();
+      model_->set_kinds(config);
       source_ = quantized_source(std::move(source_), config);
       warnings_.push_back(concat("the adapters were trained beside weights in ",
                                  kQuantizations[static_cast<int>(config.quantize)],
