@@ -101,6 +101,8 @@ class Trial:
     def command(self, training, name, grid, *words):
         """One of the program's commands with the keys; `grid` tells the number of processes."""
         start, keys = [], dict(training.keys)
+        if "offload.dir" in keys:  # temporary folders may be in memory, where it is refused
+            keys["offload.dir"] = str(Path(self.program).parent.parent / "offloaded")
         if training.mpi and self.launcher.exists() and grid == training.grid:
             ranks = grid[0] * grid[1] * grid[2] * grid[3]
             start = [str(self.launcher), "-np", str(ranks)]

@@ -419,6 +419,8 @@ def draw(rng):
             keys["data.validation"] = 0.05
         if rng.random() < 0.2:
             keys["training.verify_every"] = 2
+    if keys.get("optimizer.kind") != "muon" and rng.random() < 0.2:
+        keys["offload.dir"] = "of the build"  # Trial.command()
     return Training(keys, grid, other, rng.random() < 1 / 15)
 
 

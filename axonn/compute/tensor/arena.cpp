@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "axonn/compute/tensor/file_memory.h"
 #include "axonn/foundation/base/check.h"
 
 namespace axonn {
@@ -28,6 +29,8 @@ std::string_view name_of(MemoryUse use) {
   static_assert(std::size(kNames) == kMemoryUses);
   return kNames[static_cast<int>(use)];
 }
+
+Arena::Arena(Device& device) : device_(device), alignment_(device.alignment()) {}
 
 Arena::~Arena() {
   for (const auto& [memory, bytes] : segments_) device_.release(memory, bytes);
@@ -75,6 +78,36 @@ void Arena::release(void* memory, std::int64_t bytes, MemoryUse use) noexcept {
     }
   }
   add_free(begin, size);
+}
+
+void Arena::offload(const std::string& folder, std::span<const MemoryUse> uses) {
+  if (device_.memory() == Memory::gpu)
+    refuse("[offload] dir: the values of ", device_.name(),
+           " are in a GPU's memory, which [offload] ",
+           "does not move to disk; leave dir empty, or set parallelism.device = \"cpu\"");
+  if (device_.keeps_values()) file_ = std::make_unique<FileMemory>(folder);
+  offloaded_ = {uses.begin(), uses.end()};
+}
+
+void* Arena::allocate_in_file(std::int64_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* const memory = file_ ? file_->allocate(bytes) : device_.allocate(bytes);
+  stats_.file_bytes += FileMemory::whole_pages(bytes);
+  return memory;
+}
+
+void Arena::release_in_file(void* memory, std::int64_t bytes) noexcept {
+  if (!memory) return;
+  stats_.file_bytes -= FileMemory::whole_pages(bytes);
+  if (file_) file_->release(memory, bytes);
+}
+
+void Arena::read_ahead(const void* part, std::int64_t bytes) const noexcept {
+  if (file_ && part) file_->read_ahead(part, bytes);
+}
+
+void Arena::put_away(const void* part, std::int64_t bytes) const noexcept {
+  if (file_ && part) file_->put_away(part, bytes);
 }
 
 void Arena::reset_peak() {

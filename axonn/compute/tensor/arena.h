@@ -3,7 +3,10 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,6 +14,8 @@
 #include "axonn/compute/tensor/device.h"
 
 namespace axonn {
+
+class FileMemory;
 
 /// The purpose of a block of a rank's memory.
 enum class MemoryUse : std::uint8_t {
@@ -40,6 +45,7 @@ struct ArenaStats {
   MemoryParts peak_by{};            ///< live_by when the peak was reached; adds up to peak_bytes
   std::int64_t reserved_bytes = 0;  ///< total size of the segments
   std::int64_t device_calls = 0;    ///< number of segments that were allocated on the device
+  std::int64_t file_bytes = 0;      ///< allocated in the file of offload()
 };
 
 /// Allocator for one rank's device memory: best fit in segments that it allocates on the device and
@@ -51,7 +57,7 @@ struct ArenaStats {
 class Arena {
  public:
   /// Blocks are aligned to device.alignment().
-  explicit Arena(Device& device) : device_(device), alignment_(device.alignment()) {}
+  explicit Arena(Device& device);
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
   ~Arena();
@@ -60,6 +66,18 @@ class Arena {
   void* allocate(std::int64_t bytes, MemoryUse use = MemoryUse::activations);
   /// Frees memory. `bytes` and `use` must be those of the allocation.
   void release(void* memory, std::int64_t bytes, MemoryUse use = MemoryUse::activations) noexcept;
+
+  /// From now on, long-lived tensors of these uses (Tensor::long_lived) lie in a file of this
+  /// folder (FileMemory). Throws UsageError as that does, and if a GPU has the memory.
+  void offload(const std::string& folder, std::span<const MemoryUse> uses);
+  bool offloads(MemoryUse use) const { return offloaded_.contains(use); }
+  /// The same as allocate() and release() in that file. Of its bytes, those that count_in_file()
+  /// adds count as live.
+  void* allocate_in_file(std::int64_t bytes);
+  void release_in_file(void* memory, std::int64_t bytes) noexcept;
+  void count_in_file(std::int64_t bytes, MemoryUse use) noexcept { count(bytes, use); }
+  void read_ahead(const void* part, std::int64_t bytes) const noexcept;
+  void put_away(const void* part, std::int64_t bytes) const noexcept;
 
   Device& device() const { return device_; }
   const ArenaStats& stats() const { return stats_; }
@@ -93,6 +111,8 @@ class Arena {
   std::map<Address, std::int64_t> free_;                // free blocks: begin -> bytes
   std::set<std::pair<std::int64_t, Address>> by_size_;  // the same blocks, smallest first
   std::set<Address> segment_begins_;                    // so that blocks never merge across them
+  std::set<MemoryUse> offloaded_;
+  std::unique_ptr<FileMemory> file_;  // null if nothing is offloaded, or the device keeps no values
 };
 
 }  // namespace axonn

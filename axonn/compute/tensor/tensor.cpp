@@ -66,15 +66,25 @@ struct Tensor::Storage {
   void* memory;
   std::int64_t bytes;
   MemoryUse use;
+  bool in_file;
+  int users = 0;             // InMemory that hold a part of it
+  std::int64_t counted = 0;  // bytes of the largest part
   Work pending;
 
-  Storage(Arena& from, std::int64_t size, MemoryUse what)
-      : arena(from), memory(from.allocate(size, what)), bytes(size), use(what) {}
+  Storage(Arena& from, std::int64_t size, MemoryUse what, bool file = false)
+      : arena(from),
+        memory(file ? from.allocate_in_file(size) : from.allocate(size, what)),
+        bytes(size),
+        use(what),
+        in_file(file) {}
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
   ~Storage() {
     pending = Work();  // waits, so that no collective writes memory after its release
-    arena.release(memory, bytes, use);
+    if (in_file)
+      arena.release_in_file(memory, bytes);
+    else
+      arena.release(memory, bytes, use);
   }
 };
 
@@ -95,6 +105,47 @@ std::int64_t bytes_of_matrix(std::int64_t rows, std::int64_t cols, DType dtype) 
 Tensor::Tensor(Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype, MemoryUse use)
     : storage_(std::make_shared<Storage>(arena, bytes_of_matrix(rows, cols, dtype), use)),
       view_{storage_->memory, dtype, rows, cols, cols, arena.device().memory()} {}
+
+Tensor Tensor::long_lived(Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype,
+                          MemoryUse use) {
+  const std::int64_t bytes = bytes_of_matrix(rows, cols, dtype);
+  const bool in_file = arena.offloads(use);
+  const auto storage = std::make_shared<Storage>(arena, bytes, use, in_file);
+  if (!in_file) arena.device().fill_zero(storage->memory, bytes);  // a file begins with zeros
+  return {storage, View{storage->memory, dtype, rows, cols, cols, arena.device().memory()}};
+}
+
+bool Tensor::in_file() const { return storage_ && storage_->in_file; }
+
+void Tensor::read_ahead() const {
+  if (in_file()) storage_->arena.read_ahead(view_.data, bytes());
+}
+
+void Tensor::put_away() const {
+  if (in_file()) storage_->arena.put_away(view_.data, bytes());
+}
+
+InMemory::InMemory(const std::vector<Tensor>& tensors) {
+  for (const Tensor& tensor : tensors) {
+    if (!tensor.in_file()) continue;
+    Tensor::Storage& storage = *tensors_.emplace_back(tensor).storage_;
+    ++storage.users;
+    if (tensor.bytes() > storage.counted) {
+      storage.arena.count_in_file(tensor.bytes() - storage.counted, storage.use);
+      storage.counted = tensor.bytes();
+    }
+    tensor.read_ahead();
+  }
+}
+
+InMemory::~InMemory() {
+  for (const Tensor& tensor : tensors_) {
+    Tensor::Storage& storage = *tensor.storage_;
+    if (--storage.users > 0) continue;
+    storage.arena.count_in_file(-std::exchange(storage.counted, 0), storage.use);
+    storage.arena.put_away(storage.memory, storage.bytes);
+  }
+}
 
 MemoryUse Tensor::use() const {
   AXONN_CHECK(storage_, "use: the tensor is empty");

@@ -5,6 +5,7 @@
 #include <ostream>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "axonn/compute/tensor/arena.h"
 #include "axonn/compute/tensor/dtype.h"
@@ -78,6 +79,15 @@ class Tensor {
   Tensor(Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype,
          MemoryUse use = MemoryUse::activations);
 
+  /// The same of zeros that live as long as a model: in a file if the arena offloads this use.
+  static Tensor long_lived(Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype,
+                           MemoryUse use);
+  /// Whether its memory is a file's. Views are valid all the time; see InMemory.
+  bool in_file() const;
+  /// If so: begins to read it, or lets what was accessed of it go to the file. No value changes.
+  void read_ahead() const;
+  void put_away() const;
+
   bool empty() const { return !storage_; }
   std::int64_t rows() const { return view_.rows; }
   std::int64_t cols() const { return view_.cols; }
@@ -120,12 +130,33 @@ class Tensor {
   std::shared_ptr<void> owner() const { return storage_; }
 
  private:
+  friend class InMemory;
   struct Storage;
   Tensor(std::shared_ptr<Storage> storage, const View& view)
       : storage_(std::move(storage)), view_(view) {}
 
   std::shared_ptr<Storage> storage_;
   View view_;
+};
+
+/// While it lives, tensors that are in a file (Tensor::in_file) count as memory; they are read
+/// ahead when it begins, and put away when the last one of a storage ends. Of several parts of a
+/// storage the largest counts. Has no effect on other tensors.
+class InMemory {
+ public:
+  InMemory() = default;
+  explicit InMemory(const std::vector<Tensor>& tensors);
+  InMemory(InMemory&& other) noexcept : tensors_(std::move(other.tensors_)) {
+    other.tensors_.clear();
+  }
+  InMemory& operator=(InMemory&& other) noexcept {
+    std::swap(tensors_, other.tensors_);
+    return *this;
+  }
+  ~InMemory();
+
+ private:
+  std::vector<Tensor> tensors_;
 };
 
 }  // namespace axonn

@@ -400,6 +400,50 @@ std::vector<StoredParameter> stored_parameters(std::span<ParameterGroup* const> 
   return all;
 }
 
+namespace {
+
+/// Lets values that were read go to the file of their memory, if they have one, before there are
+/// many of them.
+class ReadDestinations {
+ public:
+  void add(const Destination& to, std::int64_t bytes) {
+    constexpr std::int64_t kAtOnce = std::int64_t{64} << 20;
+    with_values_.insert(&to);
+    bytes_ += bytes;
+    if (bytes_ < kAtOnce) return;
+    bytes_ = 0;
+    for (const Destination* one : std::exchange(with_values_, {})) {
+      one->group->put_away();
+      for (const Tensor& tensor : one->tensors) tensor.put_away();
+    }
+  }
+
+ private:
+  std::set<const Destination*> with_values_;
+  std::int64_t bytes_ = 0;
+};
+
+/// Reads a quantized group. Returns the bytes that were read.
+std::int64_t quantize(const Context& ctx, ParameterGroup& group, ParameterSource& source) {
+  std::int64_t bytes = 0;
+  const auto values = [&](const ParameterSpec& spec, const Slice& slice, std::span<float> out) {
+    bytes += source.read_slice(spec.name, slice, out);
+    ctx.grid.world().note_progress();
+  };
+  const auto records = [&](const ParameterSpec& spec, std::int64_t first,
+                           std::span<std::byte> out) {
+    const auto read = source.read_records(spec.name, group.quantization(), first, out);
+    bytes += read.value_or(0);
+    ctx.grid.world().note_progress();
+    return read.has_value();
+  };
+  group.quantize_values(ctx, values, records);
+  group.put_away();
+  return bytes;
+}
+
+}  // namespace
+
 LoadCost load(const Context& ctx, std::span<const Destination> destinations,
               ParameterSource& source, const Progress& progress) {
   const double began = now_seconds();
@@ -415,9 +459,11 @@ LoadCost load(const Context& ctx, std::span<const Destination> destinations,
     }
   }
   std::vector<float> floats;
+  ReadDestinations with_values;
   const auto take = [&](std::size_t i, std::int64_t offset, StoredType type,
                         std::span<const std::byte> values) {
     put(ctx, *destination_of[i], offset, type, values, floats);
+    with_values.add(*destination_of[i], std::ssize(values));
     bytes += std::ssize(values);
     done += std::ssize(values) / bytes_of(type);
     const double each = static_cast<double>(bytes) / static_cast<double>(done);
@@ -429,21 +475,8 @@ LoadCost load(const Context& ctx, std::span<const Destination> destinations,
   try {
     cost.bytes = source.read(wanted, take);
     for (const Destination& to : destinations)
-      if (to.group->quantization() != Quantization::none) {
-        const auto values = [&](const ParameterSpec& spec, const Slice& slice,
-                                std::span<float> out) {
-          cost.bytes += source.read_slice(spec.name, slice, out);
-          ctx.grid.world().note_progress();
-        };
-        const auto records = [&](const ParameterSpec& spec, std::int64_t first,
-                                 std::span<std::byte> out) {
-          const auto read = source.read_records(spec.name, to.group->quantization(), first, out);
-          cost.bytes += read.value_or(0);
-          ctx.grid.world().note_progress();
-          return read.has_value();
-        };
-        to.group->quantize_values(ctx, values, records);
-      }
+      if (to.group->quantization() != Quantization::none)
+        cost.bytes += quantize(ctx, *to.group, source);
   } catch (const UsageError& error) {  // the files are at fault; other errors end all ranks anyway
     fault = error.what();
   }

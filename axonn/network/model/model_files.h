@@ -132,6 +132,7 @@ struct Destination {
   float* buffer = nullptr;          ///< (P) on the device, for an optimizer; null: the parameters
   /// Where the values lie in the buffer; null: as the group's do in its piece.
   const std::vector<NamedSlice>* slices = nullptr;
+  std::vector<Tensor> tensors = {};  ///< of the buffer: what may be in a file (InMemory)
 };
 
 /// The parameters of groups as files know them.

@@ -61,6 +61,11 @@ constexpr const char* kMemoryRemedy =
     "model over more ranks of more machines, or, if the run is for another machine, name that with "
     "parallelism.machine";
 
+/// Whether the copy of a checkpoint is in a file of [offload].
+bool copies_to_file(const Config& config) {
+  return !config.offload.dir.empty() && config.offload.optimizer;
+}
+
 /// Compares what the ranks need with the limits. `arena` and `host`: of each, in bytes.
 void describe_memory(const MemoryLimits& limits, std::int64_t arena, std::int64_t host,
                      DryRun& run) {
@@ -160,6 +165,7 @@ class DryChecks {
     check([this] { check_weights(); });
     check([this] { describe_data(); });
     describe_disk();
+    describe_offloaded();
     describe_memory(options_.limits,
                     std::max({run_.memory.peak_bytes, run_.sample_bytes, run_.rollout_bytes}),
                     run_.snapshot_bytes + run_.local.memory +
@@ -192,6 +198,8 @@ class DryChecks {
     const StateForm state = state_form(config_.optimizer);
     run_.snapshot_bytes = piece_bytes(trained_, state);
     run_.local = local_bytes(config_, run_.snapshot_bytes);
+    run_.offloaded_bytes = run_.memory.file_bytes;
+    if (copies_to_file(config_)) run_.offloaded_bytes += std::exchange(run_.snapshot_bytes, 0);
     // A model's files have no adapters, and no padding.
     for (const ParameterGroup* group : model_->groups())
       if (!is_of_adapters(*group)) run_.share += group->sizes().piece;
@@ -238,6 +246,17 @@ class DryChecks {
                       "(checkpoint.keep)",
                       at_once, format_bytes(run_.disk_bytes), config_.output.dir,
                       format_bytes(run_.disk_free)));
+  }
+
+  void describe_offloaded() {
+    const std::int64_t needed = options_.limits.ranks_on_host * run_.offloaded_bytes;
+    if (needed == 0 || run_.nothing_to_do()) return;
+    const std::string& dir = config_.offload.dir;
+    if (const std::int64_t free = free_bytes(dir); needed > free)
+      add_fault(run_, fmt::format("too little disk: the ranks of a machine keep {} in files of {}, "
+                                  "which has {} free; free space there, or name another "
+                                  "[offload] dir",
+                                  format_bytes(needed), dir, format_bytes(free)));
   }
 
   void describe_data() {
@@ -394,7 +413,8 @@ std::int64_t arena_limit(const PreparedRun& run, const MemoryLimits& limits) {
     const Grid grid(*world, shape);
     const auto model = make_model(run->model, grid);
     const std::int64_t copy = piece_bytes(trained_groups(*model), state_form(run->optimizer));
-    bytes -= limits.ranks_on_host * (copy + local_bytes(run.config(), copy).memory);
+    const std::int64_t in_memory = copies_to_file(run.config()) ? 0 : copy;
+    bytes -= limits.ranks_on_host * (in_memory + local_bytes(run.config(), copy).memory);
   }
   return bytes / limits.ranks_on_device;
 }
@@ -457,6 +477,9 @@ std::string memory_text(const DryRun& run, const Config& config) {
   if (run.snapshot_bytes > 0)
     text += fmt::format("  {:>12}  more while a checkpoint is written\n",
                         format_bytes(run.snapshot_bytes));
+  if (run.offloaded_bytes > 0)
+    text += fmt::format("  {:>12}  in a file of {} instead\n", format_bytes(run.offloaded_bytes),
+                        config.offload.dir);
   if (run.local.memory > 0)
     text += fmt::format("  {:>12}  more of the host for local checkpoints\n",
                         format_bytes(run.local.memory));

@@ -48,6 +48,7 @@ struct DryRun {
   std::int64_t rollout_bytes = 0;     ///< of that rank while answers of [rl] are written; 0: none
   std::int64_t rollouts_at_once = 0;  ///< answers that all ranks write at a time
   std::int64_t snapshot_bytes = 0;    ///< host memory of that rank for the copy of a checkpoint
+  std::int64_t offloaded_bytes = 0;   ///< of that rank in a file of offload.dir, that copy included
   LocalBytes local;                   ///< of that rank's local checkpoints
   std::int64_t data_bytes = 0;        ///< host memory of a rank for its data
   std::int64_t share = 0;             ///< parameters that this rank reads from a model's files

@@ -146,6 +146,7 @@ class CostsOfXY final : public Costs {
 
 /// The state of a model of so many blocks, as ParameterGroup and OptimizerState hold it.
 std::int64_t state_of(const PreparedRun& run, const Grid& grid, std::int64_t blocks) {
+  if (!run->offload.dir.empty()) return 0;  // the bound takes what is in memory at a time
   const auto model = make_model(with_blocks(run, blocks)->model, grid);
   const DType type = run->training.dtype;
   const std::int64_t f32 = bytes_of(DType::f32), shard = bytes_of(type) + f32;

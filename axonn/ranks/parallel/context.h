@@ -66,6 +66,11 @@ class Context {
     return tensor;
   }
 
+  /// Zeros that live as long as a model (Tensor::long_lived).
+  Tensor long_lived(std::int64_t rows, std::int64_t cols, DType type, MemoryUse use) const {
+    return Tensor::long_lived(arena_, rows, cols, type, use);
+  }
+
   /// Copies values to a tensor (1, n); an empty one if there are none.
   Tensor on_device(std::span<const std::int32_t> host) const;
 

@@ -153,18 +153,19 @@ void ParameterGroup::allocate(const Context& ctx) {
   AXONN_CHECK(compute_.empty(), name_, ": allocated twice");
   arrange();
   if (quantized()) {
-    compute_ = ctx.zeros(1, stored(sizes_.shard), DType::u8, MemoryUse::parameters);
+    compute_ = ctx.long_lived(1, stored(sizes_.shard), DType::u8, MemoryUse::parameters);
     return;
   }
-  compute_ = ctx.zeros(1, sizes_.shard, ctx.dtype, MemoryUse::parameters);
+  compute_ = ctx.long_lived(1, sizes_.shard, ctx.dtype, MemoryUse::parameters);
   if (ctx.dtype == DType::f32)
     master_ = piece_of(compute_);
   else if (!frozen_)
-    master_ = ctx.zeros(1, piece_size(), DType::f32, MemoryUse::optimizer);
+    master_ = ctx.long_lived(1, piece_size(), DType::f32, MemoryUse::optimizer);
 }
 
 void ParameterGroup::start_gather(const Context& ctx) {
   if (!gathered_.empty() || !records_.empty()) return;
+  in_memory_ = InMemory({compute_});
   if (quantized()) {
     records_ = compute_;
     if (holders().size() == 1) return;
@@ -173,7 +174,7 @@ void ParameterGroup::start_gather(const Context& ctx) {
         holders().all_gather(buffer_of(records_.raw_view()), buffer_of(compute_.view()), name_));
     return;
   }
-  if (stays()) {  // the shard is the whole block: nothing to gather
+  if (holders().size() == 1) {  // the shard is the whole block: nothing to gather
     gathered_ = compute_;
     return;
   }
@@ -202,8 +203,15 @@ void ParameterGroup::acquire(const Context& ctx) {
 void ParameterGroup::release(Gathered then) {
   AXONN_CHECK(users_ > 0, name_, ": release() without acquire()");
   if (--users_ > 0 || then == Gathered::kept || stays()) return;
+  forget_gathered();
+}
+
+/// Frees what is gathered, but for codes that are held.
+void ParameterGroup::forget_gathered() {
   gathered_ = Tensor();
-  if (quantized() && records_held_ == 0) records_ = Tensor();
+  if (records_held_ > 0) return;
+  records_ = Tensor();
+  in_memory_ = InMemory();
 }
 
 void ParameterGroup::begin_step(const Context& ctx) {
@@ -211,13 +219,14 @@ void ParameterGroup::begin_step(const Context& ctx) {
   over_data_ = false;
   expected_ = 0;
   if (shard_gradient_.empty())  // the gaps of a whole block stay zero from here on
-    shard_gradient_ = ctx.zeros(1, sizes_.shard, DType::f32, MemoryUse::gradients);
+    shard_gradient_ = ctx.long_lived(1, sizes_.shard, DType::f32, MemoryUse::gradients);
   for (const Parameter* operand : operands_) operand->added_to_ = false;
 }
 
 void ParameterGroup::begin_backward(const Context& ctx) {
   if (!gradient_.empty()) return;
-  if (stays()) {
+  gradient_in_memory_ = bring_gradient();
+  if (holders().size() == 1) {
     gradient_ = shard_gradient_;
     return;
   }
@@ -240,7 +249,7 @@ void ParameterGroup::reduce(const Context& ctx) {
   add_arriving(ctx);
   if (--expected_ > 0) return;  // backward uses the group again: reduce once, after that
   clear_unused(ctx);
-  if (stays()) {  // gradient_ is the shard; later micro-batches add to it
+  if (holders().size() == 1) {  // gradient_ is the shard; later micro-batches add to it
     gradient_ = Tensor();
     return finish_reduce(ctx);
   }
@@ -283,14 +292,16 @@ void ParameterGroup::finish_reduce(const Context& ctx) {
   const auto& [run, step, scope] = ctx.scheduling();
   if (step && !step->more_micro_batches && run.overlap.data && expected_ == 0)
     reduce_over_data(ctx);
+  gradient_in_memory_ = InMemory();
 }
 
 void ParameterGroup::reduce_over_data(const Context& ctx) {
   if (over_data_) return;
   gradient();  // checks that there is one
+  const InMemory brought = bring_gradient();
   add_arriving(ctx);
   over_data_ = true;
-  if (stays()) sum_shared(ctx, shard_gradient_);
+  if (holders().size() == 1) sum_shared(ctx, shard_gradient_);
   const View shard = shard_gradient_.view();
   shard_gradient_.set_pending(
       grid_.along(Axis::data).reduce_scatter(buffer_of(piece_of(shard)), buffer_of(shard), name_));
@@ -298,11 +309,28 @@ void ParameterGroup::reduce_over_data(const Context& ctx) {
 
 void ParameterGroup::publish(const Context& ctx) {
   check_allocated("publish");
-  if (users_ == 0) gathered_ = records_ = Tensor();  // what was kept or prefetched is stale now
+  if (users_ == 0) {  // what was kept or prefetched is stale now
+    gathered_ = records_ = Tensor();
+    in_memory_ = InMemory();
+  }
+  InMemory brought;
+  if (grid_.extent(Axis::data) > 1) brought = InMemory({compute_});
   const View shard = compute_.view();
   compute_.set_pending(
       grid_.along(Axis::data).all_gather(buffer_of(shard), buffer_of(piece_of_compute()), name_));
   if (!ctx.scheduling().run.overlap.data) compute_.wait();
+}
+
+std::vector<Tensor> ParameterGroup::pieces() const {
+  std::vector<Tensor> all;
+  if (!compute_.empty()) all.push_back(piece_of(compute_));
+  if (!master_.empty()) all.push_back(master_);
+  if (!shard_gradient_.empty()) all.push_back(piece_of(shard_gradient_));
+  return all;
+}
+
+void ParameterGroup::put_away() const {
+  for (const Tensor& one : {compute_, master_, shard_gradient_}) one.put_away();
 }
 
 View ParameterGroup::gradient() const {
@@ -434,6 +462,7 @@ void ParameterGroup::publish_values(const Context& ctx) {
   if (!master_.empty() && ctx.dtype != DType::f32)
     ctx.backend.run(ops::Cast{piece_of_compute(), master()});
   publish(ctx);
+  put_away();
 }
 
 namespace {

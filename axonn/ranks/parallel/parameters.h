@@ -170,8 +170,8 @@ class ParameterGroup {
   void hold(const Context& ctx);
   void let_go(Gathered then = Gathered::freed);
   /// Whether the parameters stay available after release(), because z has extent 1 and they are
-  /// not quantized.
-  bool stays() const { return holders().size() == 1 && !quantized(); }
+  /// neither quantized nor offloaded.
+  bool stays() const { return holders().size() == 1 && !quantized() && !compute_.in_file(); }
 
   /// Announces one more reduce() in this micro-batch: a group may be used in several places.
   void expect_reduce() { ++expected_; }
@@ -226,9 +226,16 @@ class ParameterGroup {
     check_allocated("shard");
     return compute_.view();
   }
+  const Tensor& whole_shard() const { return compute_; }
   View piece_of_compute() const { return piece_of(shard()); }
   /// Throws Error if the group is frozen or no step was begun.
   View gradient() const;
+  /// What the arena may offload: this rank's piece (1, P) of the compute copy, of the master copy
+  /// and of the gradient, as far as there are such.
+  std::vector<Tensor> pieces() const;
+  /// Lets all of these, of the whole shard, go to their file.
+  void put_away() const;
+  InMemory bring_gradient() const { return InMemory({shard_gradient_}); }
   std::int64_t piece_size() const { return sizes_.piece; }
   /// Leading elements of the piece to which weight decay applies.
   std::int64_t decayed() const;
@@ -265,6 +272,7 @@ class ParameterGroup {
     return shard.col_range(grid_.coord(Axis::data) * piece, piece);
   }
   void start_gather(const Context& ctx);
+  void forget_gathered();
   void clear_unused(const Context& ctx);
   void add_arriving(const Context& ctx);
   void sum_shared(const Context& ctx, const Tensor& flat);
@@ -302,6 +310,9 @@ class ParameterGroup {
   Tensor gradient_;                // (1, F) f32 during backward; is shard_gradient_ where Gz is 1
   Tensor shard_gradient_;          // (1, S) f32
   Tensor arriving_;                // (1, S) of a later micro-batch, in flight
+  // Of offloaded groups: of compute_ while it or what is gathered of it is read, and of the shard's
+  // gradient during backward.
+  InMemory in_memory_, gradient_in_memory_;
   bool has_values_ = false;
   std::int64_t publishes_ = 0;
   OnSet on_set_;

@@ -94,7 +94,7 @@ void ParameterGroup::hold(const Context& ctx) {
 
 void ParameterGroup::let_go(Gathered then) {
   if (records_held_ == 0) return release(then);
-  if (--records_held_ == 0 && users_ == 0) records_ = Tensor();
+  if (--records_held_ == 0 && users_ == 0) forget_gathered();
 }
 
 /// Whether the backend reads the codes in products of one row, so that no values need be kept.

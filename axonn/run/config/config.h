@@ -383,6 +383,14 @@ struct RecomputeConfig {
   bool keep_dispatch = false;   ///< keep the rows that experts got from other ranks
 };
 
+/// [offload]: what a rank keeps in a file instead of memory between its uses.
+struct OffloadConfig {
+  std::string dir = {};    ///< folder of the file, on a disk of the node; empty: nothing
+  bool parameters = true;  ///< their compute copies
+  bool gradients = true;
+  bool optimizer = true;  ///< master weights, moments and averages
+};
+
 /// [checkpoint]
 struct CheckpointConfig {
   std::int64_t every = 0;     ///< steps; 0: none by their number
@@ -442,6 +450,7 @@ struct Config {
   ScheduleConfig lr_scheduler;
   ParallelismConfig parallelism;
   RecomputeConfig activation_checkpoint;
+  OffloadConfig offload;
   CheckpointConfig checkpoint;
   OutputConfig output;
   SamplesConfig samples;

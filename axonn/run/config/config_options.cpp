@@ -257,6 +257,22 @@ void list_recompute(Config& config, OptionList& list) {
            "too, instead of being exchanged again"});
 }
 
+void list_offload(OffloadConfig& offload, OptionList& list) {
+  list.section("offload", "Keeping values on a disk of the node that do not fit its memory (CPU)");
+  list.add("dir", &offload.dir,
+           {.help = "folder of the file in which each rank keeps the values below while it does "
+                    "not use them; a run has the same results with and without; empty: all values "
+                    "stay in memory",
+            .also = "offload_folder nvme_path"});
+  list.add("parameters", &offload.parameters,
+           {.help = "whether weights are kept there: one or two blocks are in memory at a time",
+            .also = "offload_param offload_params"});
+  list.add("gradients", &offload.gradients, {.help = "whether gradients are"});
+  list.add("optimizer", &offload.optimizer,
+           {.help = "whether master weights, moments and averages are, which only updates use",
+            .also = "offload_optimizer cpu_offload"});
+}
+
 void list_local_checkpoints(CheckpointConfig& checkpoint, OptionList& list) {
   list.add(
       "local_every", &checkpoint.local_every,
@@ -356,6 +372,7 @@ void list_options(Config& config, OptionList& list) {
   list_schedule(config.lr_scheduler, list);
   list_parallelism(config.parallelism, list);
   list_recompute(config, list);
+  list_offload(config.offload, list);
   list_output(config, list);
   list_samples(config.samples, list);
   for (const FurtherSection& one : config.further) one.list(list);

@@ -251,6 +251,23 @@ void add_unused_of_device(DeviceKind device, UnusedKeys& keys) {
             "parallelism.device is a GPU, which has no such checksums yet");
 }
 
+/// Of recomputation and offloading.
+void add_unused_of_memory(const Config& config, UnusedKeys& keys) {
+  const RecomputeConfig& recompute = config.activation_checkpoint;
+  keys.when(recompute.mode == RecomputeMode::none && recompute.budget == 0,
+            {"activation_checkpoint.keep_dispatch"}, "activation_checkpoint.mode is none");
+  keys.when(recompute.mode == RecomputeMode::full && recompute.budget == 0,
+            {"activation_checkpoint.blocks"}, "activation_checkpoint.mode is full");
+  keys.when(recompute.mode != RecomputeMode::values && recompute.budget == 0,
+            {"activation_checkpoint.values", "activation_checkpoint.first_values"},
+            "activation_checkpoint.mode is not values");
+  keys.when(recompute.blocks == 0 && recompute.budget == 0, {"activation_checkpoint.first_values"},
+            "activation_checkpoint.blocks is 0");
+  keys.when(config.offload.dir.empty(),
+            {"offload.parameters", "offload.gradients", "offload.optimizer"},
+            "offload.dir is empty");
+}
+
 }  // namespace
 
 KeyReasons unused_keys(const Config& config) {
@@ -283,16 +300,7 @@ KeyReasons unused_keys(const Config& config) {
   add_unused_of_types(config.training, keys);
   keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
   add_unused_of_checkpoints(config.checkpoint, keys);
-  const RecomputeConfig& recompute = config.activation_checkpoint;
-  keys.when(recompute.mode == RecomputeMode::none && recompute.budget == 0,
-            {"activation_checkpoint.keep_dispatch"}, "activation_checkpoint.mode is none");
-  keys.when(recompute.mode == RecomputeMode::full && recompute.budget == 0,
-            {"activation_checkpoint.blocks"}, "activation_checkpoint.mode is full");
-  keys.when(recompute.mode != RecomputeMode::values && recompute.budget == 0,
-            {"activation_checkpoint.values", "activation_checkpoint.first_values"},
-            "activation_checkpoint.mode is not values");
-  keys.when(recompute.blocks == 0 && recompute.budget == 0, {"activation_checkpoint.first_values"},
-            "activation_checkpoint.blocks is 0");
+  add_unused_of_memory(config, keys);
   add_unused_of_device(parallelism.device, keys);
   add_unused_of_optimizer(config.optimizer, keys);
   add_unused_of_schedule(config, keys);

@@ -583,6 +583,13 @@ void validate(const Config& given) {
     refuse(
         "[checkpoint] local_folder is empty; name a folder that every node has for itself, such ",
         "as \"/dev/shm/axonn\", or set local_every = 0");
+  const OffloadConfig& offload = config.offload;
+  if (!offload.dir.empty() && config.optimizer.kind == OptimizerKind::muon &&
+      (offload.gradients || offload.optimizer))
+    refuse(
+        "[offload] and [optimizer] kind = \"muon\": muon updates matrices of all blocks together, "
+        "with the gradients and moments of all in memory; set kind = \"adamw\", or [offload] "
+        "gradients = false and optimizer = false");
   if (config.output.dir.empty())
     refuse("[output] dir is empty; name the folder that the run writes to, such as \"out/run\"");
 }

@@ -22,6 +22,16 @@ std::int64_t window_of_all_layers(const ModelConfig& model) {
   return model.is_llama() && model.delta_layers.empty() ? model.widest_window() : 0;
 }
 
+/// Lets the arena keep in a file what [offload] says.
+void offload(const OffloadConfig& config, Arena& arena) {
+  if (config.dir.empty()) return;
+  std::vector<MemoryUse> uses;
+  if (config.parameters) uses.push_back(MemoryUse::parameters);
+  if (config.gradients) uses.push_back(MemoryUse::gradients);
+  if (config.optimizer) uses.push_back(MemoryUse::optimizer);
+  arena.offload(config.dir, uses);
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel(const PreparedRun& run, Communicator& world,
@@ -38,6 +48,7 @@ LoadedModel::LoadedModel(const PreparedRun& run, Communicator& world,
   AXONN_CHECK(recompute.budget == 0 || recompute.peak_bytes > 0,
               "LoadedModel: activation_checkpoint.budget was not applied, as within_budget() does; "
               "set mode, blocks and values instead");
+  offload(config_.offload, backend_->arena());
   model_ = make_model(config_.model, *grid_);
   trained_ = trained_groups(*model_);
   const Context ctx = context();

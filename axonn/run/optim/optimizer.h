@@ -42,11 +42,20 @@ class StateViews {
     return copy;
   }
   const GroupSums* sums() const { return sums_; }
+  /// The same views for a rule that updates_by_parts(); what of the group may be in a file, (1, P)
+  /// each, is put away part by part.
+  StateViews with(const std::vector<Tensor>& offloaded) const {
+    StateViews copy = *this;
+    copy.offloaded_ = &offloaded;
+    return copy;
+  }
+  const std::vector<Tensor>* offloaded() const { return offloaded_; }
 
  private:
   Views views_;
   const SmallState* small_ = nullptr;
   const GroupSums* sums_ = nullptr;
+  const std::vector<Tensor>* offloaded_ = nullptr;
 };
 
 /// An update rule. It names the buffers that it needs beside the weights, and updates one group of

@@ -44,14 +44,14 @@ void OptimizerState::allocate(const Context& ctx) {
     if (is_small) small_.emplace_back(ctx, *group, options_.moments, optimizer_->state_signs());
     std::vector<Tensor>& buffers = state_.emplace_back();
     for (std::size_t i = 0; i < names; ++i)
-      buffers.push_back(ctx.zeros(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
+      buffers.push_back(ctx.long_lived(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
     if (optimizer_->keeps_factors()) {
       FactorLayout layout(*group);
       Tensor piece = ctx.zeros(1, layout.piece(), DType::f32, MemoryUse::optimizer);
       factors_.push_back({std::move(layout), std::move(piece)});
     }
     if (options_.ema_decay > 0)
-      averages_.push_back(ctx.zeros(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
+      averages_.push_back(ctx.long_lived(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
   }
   if (options_.sums) make_sums(ctx);
   optimizer_->prepare(ctx, groups_);
@@ -69,24 +69,23 @@ void OptimizerState::make_sums(const Context& ctx) {
     sums_->add_group(group, master);
     const auto runs = StateSums::runs_of(group.piece_slices());
     for (std::size_t k = 0; k < state_[i].size(); ++k)
-      sums_->add(i, names[k], state_[i][k].view(), Covers::piece, runs);
+      sums_->add(i, names[k], state_[i][k], Covers::piece, runs);
     for (std::size_t k = 0; !small_.empty() && k < small_[i].size(); ++k) {
       const auto& [sign, few, absmax, full] = small_[i][k];
       const SmallLayout& layout = small_[i].layout();
       const auto of_few = StateSums::runs_of(layout.slices(true));
-      sums_->add(i, names[k], few.view(), Covers::small, of_few);
-      sums_->add(i, names[k], absmax.view(), Covers::absmax,
+      sums_->add(i, names[k], few, Covers::small, of_few);
+      sums_->add(i, names[k], absmax, Covers::absmax,
                  StateSums::runs_of(layout.slices(true), DynamicMap::kBlock));
-      sums_->add(i, names[k], full.view(), Covers::full, StateSums::runs_of(layout.slices(false)));
+      sums_->add(i, names[k], full, Covers::full, StateSums::runs_of(layout.slices(false)));
     }
     if (!factors_.empty()) {
       std::vector<NamedSlice> slices = factors_[i].layout.slices(0);
       const std::vector<NamedSlice>& of_cols = factors_[i].layout.slices(1);
       slices.insert(slices.end(), of_cols.begin(), of_cols.end());
-      sums_->add(i, "exp_avg_sq", factors_[i].piece.view(), Covers::all,
-                 StateSums::runs_of(slices));
+      sums_->add(i, "exp_avg_sq", factors_[i].piece, Covers::all, StateSums::runs_of(slices));
     }
-    if (!averages_.empty()) sums_->add_average(i, kAveragesKind, averages_[i].view());
+    if (!averages_.empty()) sums_->add_average(i, kAveragesKind, averages_[i]);
   }
   for (ParameterGroup* group : options_.frozen) sums_->add_group(*group, kWeightsKind);
   sums_->allocate();
@@ -119,13 +118,38 @@ void OptimizerState::check_allocated(const char* function) const {
 }
 
 void OptimizerState::for_owned_gradients(const auto& f) const {
-  for (const ParameterGroup* group : groups_)
+  for (const ParameterGroup* group : groups_) {
+    const InMemory brought = group->bring_gradient();
     for (const auto& [begin, end] : group->owned_ranges())
       f(group->gradient().col_range(begin, end - begin));
+  }
+}
+
+std::vector<Tensor> OptimizerState::pieces(std::size_t i) const {
+  std::vector<Tensor> all = groups_[i]->pieces();
+  all.insert(all.end(), state_[i].begin(), state_[i].end());
+  if (!averages_.empty()) all.push_back(averages_[i]);
+  return all;
+}
+
+InMemory OptimizerState::parts_in_memory(std::size_t i) const {
+  std::vector<Tensor> parts;
+  if (!small_.empty()) parts = small_[i].parts_at_once();
+  for (const Tensor& one : pieces(i))
+    parts.push_back(one.col_range(0, std::min(one.count(), SmallState::kAtOnce)));
+  return InMemory(parts);
+}
+
+std::vector<Tensor> OptimizerState::offloadable(std::size_t i) const {
+  std::vector<Tensor> all = pieces(i);
+  if (!small_.empty())
+    for (const Tensor& one : small_[i].buffers()) all.push_back(one);
+  return all;
 }
 
 void OptimizerState::scale_gradients(const Context& ctx, double factor) const {
   for (const ParameterGroup* group : groups_) {
+    const InMemory brought = group->bring_gradient();
     const View gradient = group->gradient();
     ctx.backend.run(ops::Scale{gradient, gradient, static_cast<float>(factor)});
   }
@@ -148,8 +172,10 @@ void OptimizerState::add_norm(const Context& ctx, double p, const View& squared_
 }
 
 void OptimizerState::clip_values(const Context& ctx, double limit) const {
-  for (const ParameterGroup* group : groups_)
+  for (const ParameterGroup* group : groups_) {
+    const InMemory brought = group->bring_gradient();
     ctx.backend.run(ops::Clamp{group->gradient(), static_cast<float>(limit)});
+  }
 }
 
 void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, const View& scale) {
@@ -171,9 +197,14 @@ void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, co
   optimizer_->update_together(ctx, now, states);
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     ParameterGroup& group = *groups_[i];
+    const std::vector<Tensor> all = pieces(i);
+    const bool is_offloaded = std::ranges::any_of(all, &Tensor::in_file);
+    const InMemory brought =
+        optimizer_->updates_by_parts() ? parts_in_memory(i) : InMemory(offloadable(i));
     ctx.backend.mark(group.name());
     const GroupSums sums{sums_.get(), i};
     now.state = by_parts ? states[i].with(sums) : states[i];
+    if (is_offloaded && optimizer_->updates_by_parts()) now.state = now.state.with(all);
     if (!factors_.empty()) {
       now.factors = factors_[i].piece.view();
       now.factor_layout = &factors_[i].layout;
@@ -182,25 +213,43 @@ void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, co
     if (sums_ && !by_parts) sums_->keep(i);
     if (options_.ema_decay > 0) update_average(ctx, i);
     group.publish(ctx);
+    for (const Tensor& one : offloadable(i)) one.put_away();
   }
   has_averages_ = options_.ema_decay > 0;
   if (sums_) refuse_fault(sums_->finish_update());
 }
 
 void OptimizerState::update_average(const Context& ctx, std::size_t i) const {
-  const View average = averages_[i].view(), weights = groups_[i]->master();
   if (sums_) sums_->check_average(i);
-  if (has_averages_)
-    ctx.backend.run(
-        ops::MovingAverage{average, weights, static_cast<float>(1 - options_.ema_decay)});
-  else
-    ctx.backend.run(ops::Cast{average, weights});
+  for_parts_of(i, [&](std::int64_t begin, std::int64_t count) {
+    const View average = averages_[i].view().col_range(begin, count),
+               weights = groups_[i]->master().col_range(begin, count);
+    if (has_averages_)
+      ctx.backend.run(
+          ops::MovingAverage{average, weights, static_cast<float>(1 - options_.ema_decay)});
+    else
+      ctx.backend.run(ops::Cast{average, weights});
+  });
   if (sums_) sums_->keep_average(i);
+}
+
+void OptimizerState::for_parts_of(std::size_t i, const auto& f) const {
+  const std::vector<Tensor> all = pieces(i);
+  const bool is_offloaded = std::ranges::any_of(all, &Tensor::in_file);
+  const std::int64_t size = groups_[i]->piece_size();
+  const std::int64_t at_once = is_offloaded ? SmallState::kAtOnce : size;
+  for (std::int64_t begin = 0; begin < size; begin += at_once) {
+    const std::int64_t count = std::min(at_once, size - begin);
+    f(begin, count);
+    for (const Tensor& one : all) one.col_range(begin, count).put_away();
+  }
 }
 
 void OptimizerState::exchange(const Context& ctx, const auto& of_group) {
   constexpr std::int64_t kAtOnce = 1 << 20;  // elements, held in 4 MiB of further memory
   for (std::size_t i = 0; i < groups_.size(); ++i) {
+    const std::vector<Tensor> all = pieces(i);
+    const InMemory brought = parts_in_memory(i);
     for (std::int64_t begin = 0; begin < groups_[i]->piece_size(); begin += kAtOnce) {
       const std::int64_t count = std::min(kAtOnce, groups_[i]->piece_size() - begin);
       const View weights = groups_[i]->master().col_range(begin, count),
@@ -209,6 +258,7 @@ void OptimizerState::exchange(const Context& ctx, const auto& of_group) {
       ctx.backend.run(ops::Cast{held.view(), weights});
       ctx.backend.run(ops::Cast{weights, others});
       ctx.backend.run(ops::Cast{others, held.view()});
+      for (const Tensor& one : all) one.col_range(begin, count).put_away();
     }
     groups_[i]->publish_values(ctx);
   }

@@ -72,6 +72,8 @@ class OptimizerState {
   /// there is no group i.
   std::vector<std::pair<std::string, View>> buffers(std::size_t i) const;
 
+  /// What the arena may offload of group i, for InMemory: its buffers, and those of its state.
+  std::vector<Tensor> offloadable(std::size_t i) const;
   /// The state of group i in few bits, in the order of the optimizer's state_names(); null if it is
   /// f32. Throws as buffers() does.
   const SmallState* small(std::size_t i) const;
@@ -110,6 +112,11 @@ class OptimizerState {
   void exchange_averages(const Context& ctx);
 
  private:
+  /// (1, P) each of group i that may be in a file; those and parts of SmallState in memory.
+  std::vector<Tensor> pieces(std::size_t i) const;
+  InMemory parts_in_memory(std::size_t i) const;
+  /// Calls f(begin, count) for parts of the piece of group i: all of it unless it is offloaded.
+  void for_parts_of(std::size_t i, const auto& f) const;
   /// Calls f with each run of gradients that this rank owns.
   void for_owned_gradients(const auto& f) const;
   void check_allocated(const char* function) const;

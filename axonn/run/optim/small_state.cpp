@@ -31,6 +31,11 @@ Slice part_of(Slice slice, std::int64_t first, std::int64_t count) {
   return slice;
 }
 
+void put_part_away(const StateViews& state, const StatePart& part) {
+  if (!state.offloaded()) return;
+  for (const Tensor& one : *state.offloaded()) one.col_range(part.begin, part.count).put_away();
+}
+
 }  // namespace
 
 SmallLayout::SmallLayout(const ParameterGroup& group, MomentType type, const Coords& at)
@@ -75,7 +80,7 @@ SmallState::SmallState(const Context& ctx, const ParameterGroup& group, MomentTy
   const std::int64_t small = layout_.count(true), full = layout_.count(false);
   const bool coded = type == MomentType::eight_bits;
   const auto zeros = [&](std::int64_t n, DType dtype) {
-    return n == 0 ? Tensor() : ctx.zeros(1, n, dtype, MemoryUse::optimizer);
+    return n == 0 ? Tensor() : ctx.long_lived(1, n, dtype, MemoryUse::optimizer);
   };
   for (const StateSign sign : signs) {
     buffers_.push_back({.sign = sign,
@@ -136,7 +141,8 @@ void SmallState::write(const Context& ctx, std::size_t i, const View& values, st
 }
 
 void SmallState::for_parts(const Context& ctx, const UpdateRange& range, std::size_t count,
-                           const TakePart& f, const GroupSums* sums) const {
+                           const TakePart& f, const StateViews& state) const {
+  const GroupSums* const sums = state.sums();
   for (const SmallLayout::Run& run : layout_.runs()) {
     const std::int64_t begin = std::max(run.slice.offset, range.begin),
                        end = std::min(run.end(), range.begin + range.count);
@@ -165,8 +171,37 @@ void SmallState::for_parts(const Context& ctx, const UpdateRange& range, std::si
         views);
       for (std::size_t i = 0; i < held.size(); ++i) write(ctx, i, views[i], stored, run);
       if (sums) sums->sums->keep(sums->group, part);
+      put_away(stored, n, run.small);
+      put_part_away(state, part);
     }
   }
+}
+
+void SmallState::put_away(std::int64_t at, std::int64_t count, bool small) const {
+  for (const Buffers& of : buffers_) {
+    if (!small) {
+      of.full.col_range(at, count).put_away();
+      continue;
+    }
+    of.small.col_range(at, count).put_away();
+    if (!of.absmax.empty())
+      of.absmax.col_range(at / kStateBlock, whole_blocks(count) / kStateBlock).put_away();
+  }
+}
+
+std::vector<Tensor> SmallState::buffers() const {
+  std::vector<Tensor> all;
+  for (const Buffers& of : buffers_)
+    for (const Tensor& one : {of.small, of.absmax, of.full})
+      if (!one.empty()) all.push_back(one);
+  return all;
+}
+
+std::vector<Tensor> SmallState::parts_at_once() const {
+  std::vector<Tensor> parts;
+  for (const Tensor& one : buffers())
+    parts.push_back(one.col_range(0, std::min(one.count(), kAtOnce)));
+  return parts;
 }
 
 void SmallState::set(const Context& ctx, std::size_t i, std::span<const float> values,
@@ -201,10 +236,11 @@ void SmallState::set(const Context& ctx, std::size_t i, std::span<const float> v
 void for_parts(const Context& ctx, const StateViews& state, const UpdateRange& range,
                std::size_t count, const SmallState::TakePart& f) {
   const GroupSums* const of = state.sums();
-  if (state.small()) return state.small()->for_parts(ctx, range, count, f, of);
+  if (state.small()) return state.small()->for_parts(ctx, range, count, f, state);
   const std::int64_t end = range.begin + range.count;
   for (std::int64_t at = range.begin, next = 0; at < end; at = next) {
-    next = of ? of->sums->part_end(of->group, at, end) : end;
+    next = state.offloaded() ? std::min(end, at + SmallState::kAtOnce) : end;
+    if (of) next = of->sums->part_end(of->group, at, end);
     const std::int64_t n = next - at;
     std::vector<View> views;
     for (std::size_t i = 0; i < count; ++i) views.push_back(state[i].col_range(at, n));
@@ -214,7 +250,9 @@ void for_parts(const Context& ctx, const StateViews& state, const UpdateRange& r
        .decayed = std::clamp<std::int64_t>(range.decayed - (at - range.begin), 0, n),
        .rate = range.rate},
       views);
-    if (of) of->sums->keep(of->group, StatePart{.begin = at, .count = n});
+    const StatePart part{.begin = at, .count = n};
+    if (of) of->sums->keep(of->group, part);
+    put_part_away(state, part);
   }
 }
 

@@ -83,7 +83,11 @@ class SmallState {
   static constexpr std::int64_t kAtOnce = 1 << 20;
   using TakePart = std::function<void(const UpdateRange& part, Views states)>;
   void for_parts(const Context& ctx, const UpdateRange& range, std::size_t count, const TakePart& f,
-                 const GroupSums* sums = nullptr) const;
+                 const StateViews& state = {}) const;
+
+  /// The buffers that may be in a file, and parts of them for kAtOnce elements.
+  std::vector<Tensor> buffers() const;
+  std::vector<Tensor> parts_at_once() const;
 
   /// Sets the i-th state, of layout().count(true) elements, to values in f32 of the host. absmax is
   /// that of each value's block where it comes from, or 0 where there is none: a block whose values
@@ -96,6 +100,7 @@ class SmallState {
   void read(const Context& ctx, std::size_t i, const View& out, std::int64_t at) const;
   void write(const Context& ctx, std::size_t i, const View& values, std::int64_t at,
              const SmallLayout::Run& run) const;
+  void put_away(std::int64_t at, std::int64_t count, bool small) const;
 
   MomentType type_;
   SmallLayout layout_;
@@ -107,7 +112,8 @@ class SmallState {
 
 /// Calls f(part, states) for parts of a group's piece that make up a range: for all of it if the
 /// state is f32, else as SmallState::for_parts() does. For rules with Optimizer::state_signs().
-/// With StateViews::sums(), in smaller parts, whose checksums are computed before and after f.
+/// With StateViews::sums(), in smaller parts, whose checksums are computed before and after f; with
+/// StateViews::offloaded(), in parts of at most kAtOnce elements, which are then put away.
 void for_parts(const Context& ctx, const StateViews& state, const UpdateRange& range,
                std::size_t count, const SmallState::TakePart& f);
 

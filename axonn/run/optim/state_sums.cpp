@@ -35,11 +35,12 @@ std::vector<StateSums::Run> StateSums::runs_of(const std::vector<NamedSlice>& sl
   return runs;
 }
 
-StateSums::Buffer StateSums::make(const std::string& kind, const View& data, Covers covers,
+StateSums::Buffer StateSums::make(const std::string& kind, const Tensor& tensor, Covers covers,
                                   const std::vector<Run>& runs, std::int64_t cut) {
+  const View data = tensor.view();
   AXONN_CHECK(data.rows == 1, kind, ": a buffer of state is one row, got ", data);
   const std::int64_t each = covers == Covers::absmax ? kCell / DynamicMap::kBlock : kCell;
-  Buffer buffer{.kind = kind, .data = data, .covers = covers, .cells = {}};
+  Buffer buffer{.kind = kind, .tensor = tensor, .data = data, .covers = covers, .cells = {}};
   std::int64_t at = 0;
   const auto add_until = [&](const ParameterSpec* of, std::int64_t end) {
     for (; at < end; at = std::min(end, at + each)) buffer.cells.push_back({at, of});
@@ -55,11 +56,12 @@ StateSums::Buffer StateSums::make(const std::string& kind, const View& data, Cov
 }
 
 void StateSums::add_group(ParameterGroup& group, const std::string& master) {
-  const View mine = group.piece_of_compute(), shard = group.shard();
+  const Tensor shard = group.whole_shard();
+  const std::int64_t mine = group.piece_of_compute().cols;
   const bool coded = group.quantization() != Quantization::none;
   Group& made = groups_.emplace_back();
   made.group = &group;
-  made.is_master = !group.frozen() && shard.dtype == DType::f32;
+  made.is_master = !group.frozen() && shard.dtype() == DType::f32;
   for (int data = 0; data < grid_.extent(Axis::data); ++data) {  // each cut as on its own rank
     Coords at = grid_.coords();
     at.at_axis[static_cast<int>(Axis::data)] = data;
@@ -68,28 +70,29 @@ void StateSums::add_group(ParameterGroup& group, const std::string& master) {
     if (!coded) runs = runs_of(group.layout().piece_slices(at, sizes));
     const std::int64_t cut = std::clamp<std::int64_t>(
         sizes.decayed - group.layout().piece_begin(at, sizes), 0, group.frozen() ? 0 : sizes.piece);
-    const View piece = shard.col_range(data * mine.cols, mine.cols);
+    const Tensor piece = shard.col_range(data * mine, mine);
     if (data == grid_.coord(Axis::data))
       made.weights = make(made.is_master ? master : kCopy, piece, Covers::piece, runs, cut);
     else
       made.others.push_back({data, make(kCopy, piece, Covers::all, runs, cut)});
   }
   if (!group.frozen() && !made.is_master)
-    add(groups_.size() - 1, master, group.master(), Covers::piece, runs_of(group.piece_slices()));
+    add(groups_.size() - 1, master, group.pieces()[1], Covers::piece,
+        runs_of(group.piece_slices()));
 }
 
-void StateSums::add(std::size_t group, const std::string& kind, const View& data, Covers covers,
+void StateSums::add(std::size_t group, const std::string& kind, const Tensor& tensor, Covers covers,
                     const std::vector<Run>& runs) {
-  if (data.cols == 0) return;
+  if (tensor.count() == 0) return;
   Group& of = groups_[group];
   const std::int64_t cut = covers == Covers::piece ? of.group->decayed() : 0;
-  of.state.push_back(make(kind, data, covers, runs, cut));
+  of.state.push_back(make(kind, tensor, covers, runs, cut));
 }
 
-void StateSums::add_average(std::size_t group, const std::string& kind, const View& data) {
+void StateSums::add_average(std::size_t group, const std::string& kind, const Tensor& tensor) {
   Group& of = groups_[group];
   of.average =
-      make(kind, data, Covers::piece, runs_of(of.group->piece_slices()), of.group->decayed());
+      make(kind, tensor, Covers::piece, runs_of(of.group->piece_slices()), of.group->decayed());
 }
 
 template <typename F>
@@ -163,7 +166,18 @@ void StateSums::sum(const Buffer& buffer, std::int64_t begin, std::int64_t end, 
                               .bounds = columns(kBounds, last - first + 1)});
 }
 
-void StateSums::sum(const Buffer& buffer, std::int64_t to) { sum(buffer, 0, buffer.data.cols, to); }
+void StateSums::sum(const Buffer& buffer, std::int64_t to) {
+  if (!buffer.tensor.in_file()) return sum(buffer, 0, buffer.data.cols, to);
+  constexpr std::int64_t kAtOnce = 64;  // cells: 4 MiB in f32
+  const auto begin_of = [&](std::int64_t cell) {
+    return cell < std::ssize(buffer.cells) ? buffer.cells[cell].begin : buffer.data.cols;
+  };
+  for (std::int64_t cell = 0; cell < std::ssize(buffer.cells); cell += kAtOnce) {
+    const std::int64_t begin = begin_of(cell), end = begin_of(cell + kAtOnce);
+    sum(buffer, begin, end, to);
+    buffer.tensor.col_range(begin, end - begin).put_away();
+  }
+}
 
 void StateSums::sum_part(const Buffer& buffer, const StatePart& part, std::int64_t to) {
   const auto run = [&](std::int64_t begin, std::int64_t end) { sum(buffer, begin, end, to); };

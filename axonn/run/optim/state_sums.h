@@ -49,9 +49,9 @@ class StateSums {
   /// latter.
   void add_group(ParameterGroup& group, const std::string& master);
   /// Adds a buffer of a group's state, (1, n) and contiguous; an empty one is left out.
-  void add(std::size_t group, const std::string& kind, const View& data, Covers covers,
+  void add(std::size_t group, const std::string& kind, const Tensor& tensor, Covers covers,
            const std::vector<Run>& runs);
-  void add_average(std::size_t group, const std::string& kind, const View& data);
+  void add_average(std::size_t group, const std::string& kind, const Tensor& tensor);
   /// Called once, when all is added.
   void allocate();
 
@@ -91,7 +91,8 @@ class StateSums {
   };
   struct Buffer {
     std::string kind;
-    View data;
+    Tensor tensor;
+    View data;  ///< of it
     Covers covers = Covers::all;
     std::vector<Cell> cells;
     std::int64_t column = 0;  ///< in the table
@@ -108,7 +109,7 @@ class StateSums {
     std::int64_t published = 0;
   };
 
-  static Buffer make(const std::string& kind, const View& data, Covers covers,
+  static Buffer make(const std::string& kind, const Tensor& tensor, Covers covers,
                      const std::vector<Run>& runs, std::int64_t cut = 0);
   template <typename F>
   static void for_buffers(Group& of, const F& f);

@@ -53,6 +53,7 @@ void load_small(const LoadedModel& model, const OptimizerState& optimizer,
               read(absmax_of(names[k]), state.layout(), absmax);
               state.set(ctx, k, values, absmax);
             }
+            for (const Tensor& tensor : optimizer.offloadable(i)) tensor.put_away();
           }
         }));
 }
@@ -61,14 +62,16 @@ LoadCost load_state(const LoadedModel& model, OptimizerState& optimizer,
                     const CheckpointReader& reader) {
   std::vector<Destination> to;
   for (std::size_t i = 0; i < model.trained().size(); ++i) {
+    const std::vector<Tensor> tensors = optimizer.offloadable(i);
     for (const auto& [kind, data] : optimizer.buffers(i))
-      to.push_back({model.trained()[i], kind, address<float>(data)});
+      to.push_back({model.trained()[i], kind, address<float>(data), nullptr, tensors});
     for (const auto& [kind, piece, slices] : optimizer.factors(i))
       to.push_back({model.trained()[i], kind, address<float>(piece), slices});
     const SmallState* const small = optimizer.small(i);
     for (std::size_t k = 0; small && k < small->size(); ++k)
       to.push_back({model.trained()[i], optimizer.state_names()[k],
-                    address<float>((*small)[k].full.view()), &small->layout().slices(false)});
+                    address<float>((*small)[k].full.view()), &small->layout().slices(false),
+                    tensors});
   }
   CheckpointSource source(reader, stored_parameters(model.trained()), optimizer.kinds());
   ProgressLine line(model.progress(), kLoading);

@@ -43,6 +43,20 @@ void add_small(std::vector<StateBlock>& blocks, const StateBlock& like,
   add_block(blocks, block, std::move(full), state.layout().slices(false));
 }
 
+/// Lets a part of one of the tensors go to its file; null if none is in one.
+std::function<void(const std::byte*, std::int64_t)> putting_away(std::vector<Tensor> tensors) {
+  std::erase_if(tensors, [](const Tensor& one) { return !one.in_file(); });
+  if (tensors.empty()) return {};
+  return [tensors](const std::byte* from, std::int64_t bytes) {
+    for (const Tensor& one : tensors) {
+      const auto* const begin = static_cast<const std::byte*>(one.raw_view().data);
+      const std::int64_t size = bytes_of(one.dtype());
+      if (from >= begin && from + bytes <= begin + one.bytes())
+        one.col_range((from - begin) / size, bytes / size).put_away();
+    }
+  };
+}
+
 }  // namespace
 
 std::int64_t checkpoint_bytes(std::span<ParameterGroup* const> trained, const StateForm& form) {
@@ -61,8 +75,10 @@ std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerSt
   std::vector<StateBlock> blocks;
   for (std::size_t i = 0; i < model.trained().size(); ++i) {
     ParameterGroup* group = model.trained()[i];
-    StateBlock block{
-        .name = group->name(), .count = group->piece_size(), .device = &model.backend().device()};
+    StateBlock block{.name = group->name(),
+                     .count = group->piece_size(),
+                     .device = &model.backend().device(),
+                     .put_away = putting_away(optimizer.offloadable(i))};
     for (const StoredParameter& stored : stored_parameters({&group, 1})) {
       StateParameter& parameter = block.parameters.emplace_back(stored);
       for (const auto& [spec, slice] : group->piece_slices())

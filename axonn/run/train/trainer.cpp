@@ -115,6 +115,7 @@ class Trainer {
                 .keep = run->checkpoint.keep,
                 .keep_factor = run->checkpoint.keep_factor,
                 .async = run->checkpoint.async,
+                .offload_folder = run->offload.optimizer ? run->offload.dir : "",
                 .progress = training_.model.progress()}),
         local_(config_, world) {}
 

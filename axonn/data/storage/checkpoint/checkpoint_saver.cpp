@@ -90,7 +90,8 @@ struct CheckpointSaver::Forget {
   }
 };
 
-CheckpointSaver::CheckpointSaver(SaverOptions options) : options_(std::move(options)) {
+CheckpointSaver::CheckpointSaver(SaverOptions options)
+    : options_(std::move(options)), snapshot_(options_.offload_folder) {
   AXONN_CHECK(!options_.folder.empty(), "a CheckpointSaver needs a folder");
   AXONN_CHECK(options_.keep >= 0, "checkpoint.keep is ", options_.keep, "; it must be 0 or more");
   while (options_.folder.size() > 1 && options_.folder.back() == '/') options_.folder.pop_back();
@@ -146,6 +147,7 @@ void CheckpointSaver::write(Communicator& world) {
       if (file.bytes() - synced >= kSyncBytes) {
         file.sync();
         synced = file.bytes();
+        snapshot_.put_away();
       }
       world.note_progress();
       done_ += std::ssize(piece);

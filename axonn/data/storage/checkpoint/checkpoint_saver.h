@@ -40,10 +40,11 @@ std::vector<std::int64_t> steps_to_keep(std::vector<std::int64_t> steps, std::in
 std::int64_t most_spaced(std::int64_t steps, std::int64_t every, double factor);
 
 struct SaverOptions {
-  std::string folder = {};       ///< DIR; created with the first checkpoint
-  std::int64_t keep = 2;         ///< number of newest checkpoints to keep; 0: all
-  double keep_factor = 0;        ///< of older ones: see steps_to_keep()
-  bool async = true;             ///< write in a background thread while training continues
+  std::string folder = {};          ///< DIR; created with the first checkpoint
+  std::int64_t keep = 2;            ///< number of newest checkpoints to keep; 0: all
+  double keep_factor = 0;           ///< of older ones: see steps_to_keep()
+  bool async = true;                ///< write in a background thread while training continues
+  std::string offload_folder = {};  ///< of the copy's memory, see StateSnapshot
   ProgressTarget progress = {};  ///< shows how far this rank's file is while training waits for it
 };
 

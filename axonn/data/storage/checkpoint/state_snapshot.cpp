@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "axonn/compute/tensor/file_memory.h"
 #include "axonn/data/storage/safetensors/safetensors.h"
 #include "axonn/foundation/base/check.h"
 
@@ -49,19 +50,6 @@ void for_owned(const StateBlock& block, const StateBuffer& buffer, const auto& f
          [](const Slice& s) { return code_blocks(s.count()); });
   each(buffer.data, bytes_of(buffer.code), 1,
        [&](const Slice& s) { return stored_count(s, buffer.code); });
-}
-
-/// Copies the owned elements of every buffer.
-void copy_owned(std::span<const StateBlock> blocks, std::byte* to) {
-  for (const StateBlock& block : blocks)
-    for (const StateBuffer& buffer : block.buffers)
-      for_owned(block, buffer, [&](const std::byte* from, std::int64_t bytes) {
-        if (block.device)
-          block.device->copy_to_host(to, from, bytes);
-        else
-          std::copy_n(from, bytes, to);
-        to += bytes;
-      });
 }
 
 /// Adds the places of a kind's values in the data, from byte `at` on, and their entries in the
@@ -132,6 +120,52 @@ void check_blocks(std::span<const StateBlock> blocks) {
 
 std::string rank_file(int rank) { return fmt::format("rank-{:05}.safetensors", rank); }
 
+StateSnapshot::StateSnapshot(std::string folder) : folder_(std::move(folder)) {}
+
+StateSnapshot::~StateSnapshot() {
+  if (begin_of_file_) file_->release(begin_of_file_, in_file_);
+}
+
+void StateSnapshot::resize(std::int64_t bytes) {
+  if (folder_.empty()) {
+    in_memory_.resize(bytes);
+    bytes_ = in_memory_;
+    return;
+  }
+  if (bytes > in_file_) {
+    if (begin_of_file_) file_->release(begin_of_file_, in_file_);
+    begin_of_file_ = nullptr;
+    file_ = std::make_unique<FileMemory>(folder_);
+    begin_of_file_ = file_->allocate(bytes);
+    in_file_ = bytes;
+  }
+  bytes_ = {static_cast<std::byte*>(begin_of_file_), static_cast<std::size_t>(bytes)};
+}
+
+/// Copies the owned elements of every buffer. Returns the end of the copies.
+std::byte* StateSnapshot::copy_owned(const StateBlock& block, std::byte* to) const {
+  constexpr std::int64_t kAtOnce = std::int64_t{16} << 20;
+  for (const StateBuffer& buffer : block.buffers)
+    for_owned(block, buffer, [&](const std::byte* from, std::int64_t bytes) {
+      for (const std::byte* const end = from + bytes; from < end;) {
+        const std::int64_t count = std::min<std::int64_t>(kAtOnce, end - from);
+        if (block.device)
+          block.device->copy_to_host(to, from, count);
+        else
+          std::copy_n(from, count, to);
+        if (block.put_away) block.put_away(from, count);
+        if (begin_of_file_) file_->put_away(to, count);
+        from += count;
+        to += count;
+      }
+    });
+  return to;
+}
+
+void StateSnapshot::put_away() const {
+  if (begin_of_file_) file_->put_away(begin_of_file_, in_file_);
+}
+
 void StateSnapshot::take(std::span<const StateBlock> blocks, int rank) {
   check_blocks(blocks);
   part_ = {};
@@ -152,7 +186,7 @@ void StateSnapshot::take(std::span<const StateBlock> blocks, int rank) {
       total = place_kind(block, buffer, total, owned, entries);
     file.blocks.push_back(std::move(owned));
   }
-  bytes_.clear();
+  bytes_ = {};
   if (total == 0) return;
   const std::string header = make_safetensors_header(entries);
   const auto begin = std::ssize(header);
@@ -162,9 +196,10 @@ void StateSnapshot::take(std::span<const StateBlock> blocks, int rank) {
       if (has_absmax(coded.code)) coded.absmax += begin;
   }
   file.bytes = begin + total;
-  bytes_.resize(file.bytes);
+  resize(file.bytes);
   std::ranges::copy(std::as_bytes(std::span(header)), bytes_.begin());
-  copy_owned(blocks, bytes_.data() + begin);
+  std::byte* to = bytes_.data() + begin;
+  for (const StateBlock& block : blocks) to = copy_owned(block, to);
   part_.files.push_back(std::move(file));
 }
 

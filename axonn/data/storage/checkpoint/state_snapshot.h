@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +13,8 @@
 #include "axonn/data/storage/parameter_source.h"
 
 namespace axonn {
+
+class FileMemory;
 
 /// A parameter, and its slices in a block's buffers.
 struct StateParameter {
@@ -38,6 +42,9 @@ struct StateBlock {
   std::vector<StateParameter> parameters;
   std::vector<StateBuffer> buffers;
   Device* device = nullptr;  ///< device whose memory holds the buffers; null: host
+  /// Called with bytes of the buffers that were copied, which may go to the file of their memory;
+  /// null: they have none.
+  std::function<void(const std::byte* from, std::int64_t bytes)> put_away = {};
 };
 
 /// The name of a rank's file in a checkpoint: "rank-00003.safetensors".
@@ -46,6 +53,10 @@ std::string rank_file(int rank);
 /// A copy in host memory of the slices that a rank owns: the contents of its file.
 class StateSnapshot {
  public:
+  /// folder: of a file that has the copy's memory (FileMemory); empty: there is none.
+  explicit StateSnapshot(std::string folder = {});
+  ~StateSnapshot();
+
   /// Copies the owned slices: block after block, and kind after kind. Reuses the memory of the last
   /// call. Throws Error, naming the block, if blocks or parameters with the same kind share a name,
   /// if blocks disagree on the shape of a parameter, or if buffers or elements are missing.
@@ -55,10 +66,20 @@ class StateSnapshot {
   const CheckpointIndex& part() const { return part_; }
   /// Of the file; empty if nothing is owned.
   std::span<const std::byte> bytes() const { return bytes_; }
+  /// Lets the bytes that were read go to the file of its memory, if it has one.
+  void put_away() const;
 
  private:
+  void resize(std::int64_t bytes);
+  std::byte* copy_owned(const StateBlock& block, std::byte* to) const;
+
   CheckpointIndex part_;
-  std::vector<std::byte> bytes_;
+  std::string folder_;
+  std::vector<std::byte> in_memory_;
+  std::unique_ptr<FileMemory> file_;  // one allocation of in_file_ bytes
+  void* begin_of_file_ = nullptr;
+  std::int64_t in_file_ = 0;
+  std::span<std::byte> bytes_;
 };
 
 }  // namespace axonn

@@ -1,0 +1,127 @@
+#include "axonn/compute/tensor/file_memory.h"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "axonn/compute/tensor/tensor.h"
+#include "axonn/foundation/base/check.h"
+
+#include "tests/support/build_paths.h"
+#include "tests/support/temporary_path.h"
+
+using namespace axonn;
+using testing::AllOf;
+using testing::HasSubstr;
+
+namespace {
+
+constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
+constexpr MemoryUse kUses[] = {MemoryUse::optimizer};
+
+/// A folder on a disk, unlike a temporary one on some systems.
+std::string disk_folder() { return test::build_folder() + "/offloaded"; }
+
+/// Bytes of this process in memory that files have.
+std::int64_t bytes_of_files() {
+  std::ifstream file("/proc/self/statm");
+  std::int64_t size = 0, resident = 0, shared = 0;
+  file >> size >> resident >> shared;
+  return shared * FileMemory::kPage;
+}
+
+std::string refusal_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST(FileMemory, BeginsWithZerosAndKeepsValuesThatArePutAway) {
+  FileMemory memory(disk_folder());
+  auto *first = static_cast<char*>(memory.allocate(10)),
+       *second = static_cast<char*>(memory.allocate(9000));
+  EXPECT_EQ(std::string(second, 9000), std::string(9000, '\0'));
+  std::memset(first, 1, 10);
+  std::memset(second, 2, 9000);
+  memory.put_away(first, 10);
+  memory.put_away(second, 9000);
+  memory.read_ahead(second, 9000);
+  EXPECT_EQ(std::string(first, 10), std::string(10, '\1'));
+  EXPECT_EQ(std::string(second, 9000), std::string(9000, '\2'));
+  memory.release(first, 10);
+  memory.release(second, 9000);
+}
+
+TEST(FileMemory, ThatIsPutAwayIsNotTheProcesss) {
+  FileMemory memory(disk_folder());
+  void* const data = memory.allocate(64 * kMebibyte);
+  const std::int64_t before = bytes_of_files();
+  std::memset(data, 1, 64 * kMebibyte);
+  EXPECT_GE(bytes_of_files(), before + 60 * kMebibyte);
+  memory.put_away(data, 64 * kMebibyte);
+  EXPECT_LE(bytes_of_files(), before + 4 * kMebibyte);
+  memory.release(data, 64 * kMebibyte);
+}
+
+TEST(FileMemory, LeavesNoFile) {
+  const std::string folder = disk_folder() + "/left";
+  std::filesystem::remove_all(folder);
+  FileMemory memory(folder);
+  memory.release(memory.allocate(1), 1);
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+}
+
+TEST(FileMemory, IsRefusedWhereItCannotBe) {
+  const test::TemporaryPath folder;
+  test::spill(folder / "file", "");
+  EXPECT_THAT(refusal_of([&] { FileMemory(folder / "file"); }), HasSubstr(folder / "file"));
+  if (std::filesystem::exists("/dev/shm")) {
+    EXPECT_THAT(refusal_of([] { FileMemory("/dev/shm"); }),
+                AllOf(HasSubstr("/dev/shm"), HasSubstr("tmpfs"), HasSubstr("disk of this node")));
+  }
+  FileMemory memory(disk_folder());
+  EXPECT_THAT(refusal_of([&] { memory.allocate(std::int64_t{1} << 60); }),
+              AllOf(HasSubstr("do not fit into a file of " + disk_folder()), HasSubstr(" free: ")));
+}
+
+TEST(InMemory, CountsTensorsOfAFileWhileOneLives) {
+  const auto device = make_cpu_device();
+  Arena arena(*device);
+  arena.offload(disk_folder(), kUses);
+  const Tensor moments = Tensor::long_lived(arena, 1, 2000, DType::f32, MemoryUse::optimizer),
+               shard = Tensor::long_lived(arena, 1, 16, DType::f32, MemoryUse::gradients);
+  EXPECT_TRUE(moments.in_file());
+  EXPECT_FALSE(shard.in_file());
+  EXPECT_EQ(arena.stats().file_bytes, 8192);
+  EXPECT_EQ(arena.stats().live_bytes, 64);
+  {
+    const InMemory all({moments, shard, Tensor()}), again({moments.col_range(5, 1)});
+    EXPECT_EQ(arena.stats().live_bytes, 64 + 8000);
+    EXPECT_EQ(arena.stats().live_by[static_cast<int>(MemoryUse::optimizer)], 8000);
+    moments.view().as<float>()[1999] = 7;
+  }
+  EXPECT_EQ(arena.stats().live_bytes, 64);
+  EXPECT_EQ(arena.stats().peak_bytes, 64 + 8000);
+  EXPECT_EQ(moments.view().as<float>()[1999], 7);
+  EXPECT_EQ(moments.view().as<float>()[1998], 0);
+}
+
+TEST(InMemory, CountsTheSameBytesWithoutValues) {
+  const auto device = make_dry_device();
+  Arena arena(*device);
+  arena.offload("/never/made", kUses);
+  const Tensor moments = Tensor::long_lived(arena, 1, 2000, DType::f32, MemoryUse::optimizer);
+  EXPECT_EQ(arena.stats().live_bytes, 0);
+  const InMemory brought({moments});
+  EXPECT_EQ(arena.stats().live_bytes, 8000);
+  EXPECT_FALSE(std::filesystem::exists("/never"));
+}
