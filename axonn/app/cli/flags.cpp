@@ -14,6 +14,7 @@
 #include "axonn/foundation/options/options.h"
 #include "axonn/foundation/options/options_text.h"
 #include "axonn/run/config/config_options.h"
+#include "axonn/use/infer/generator.h"
 
 namespace axonn {
 
@@ -118,6 +119,16 @@ void add_drafts_flag(CLI::App& app, std::int64_t& drafts) {
                  "the text; faster where texts repeat")
       ->capture_default_str()
       ->check(CLI::Range(0, 15));
+}
+
+void add_kv_cache_flag(CLI::App& app, KeptForm& form) {
+  static constexpr std::array<std::string_view, 2> kNames = {"dtype", "q8_0"};
+  static constexpr std::array kKinds = {Quantization::none, Quantization::q8_0};
+  add_choice_flag(
+      app, "--kv-cache", kNames, [&form](int i) { form.kind = kKinds[i]; },
+      "how keys and values of tokens are kept: dtype, in the compute type (default); q8_0, as "
+      "codes of 8.5 bits, on the CPU")
+      ->type_name("TYPE");
 }
 
 void add_overwrite_flag(CLI::App& app, bool& overwrite) {

@@ -345,6 +345,7 @@ void add_generate_flags(CLI::App& app, Request& request) {
   app.add_flag("--stop-when-full", request.stop_when_full,
                "end when the context is full, instead of continuing from its last half");
   add_drafts_flag(app, request.generator.drafts);
+  add_kv_cache_flag(app, request.generator.kept);
   app.add_flag("--gather-weights", request.gather_weights,
                "gather weights over z for every token instead of once: slow, but needs only 1/z of "
                "their memory");

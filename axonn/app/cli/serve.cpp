@@ -103,6 +103,7 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
       ->capture_default_str()
       ->check(CLI::Range(0, 4096));
   add_drafts_flag(app, flags.generator.drafts);
+  add_kv_cache_flag(app, flags.generator.kept);
   app.add_flag("--gather-weights", flags.gather_weights,
                "gather weights over z for every token instead of once: slow, but needs only 1/z of "
                "their memory");

@@ -148,6 +148,9 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
               ", a context of ", options.context);
   if (context_ > model.positions)
     refuse("a context of ", context_, " tokens, but the model has ", model.positions, " positions");
+  check_kept_form(loaded, options.kept);
+  AXONN_CHECK(options.trained_positions == 0 || options.kept.kind == Quantization::none,
+              "Generator: the scores of a training with keys and values as codes");
   vocab_ = loaded.model().vocab();
   if (options.tokenizer) vocab_ = std::min(vocab_, options.tokenizer->vocab_size());
   heads_ = {model.heads, model.kv_heads, model.head_width(), model.widest_window()};
@@ -187,12 +190,14 @@ std::int64_t Generator::bytes_of_slot() const {
   const ModelConfig& model = model_.config().model;
   const DType dtype = model_.context().dtype;
   const auto recurrent = std::ssize(model.delta_layers);
-  const std::int64_t elements =
-      keeps_latents() ? LatentAttention::cached_columns(
-                            {.key_rank = model.kv_lora_rank, .rotated = model.qk_rope_head_dim})
-                      : KeyValueCache::elements(heads_, model_.grid());
-  std::int64_t bytes = (model.layers - recurrent - model.shared_kv_layers) * slots_.entries *
-                       elements * bytes_of(dtype);
+  const std::int64_t position =
+      keeps_latents()
+          ? bytes_of(dtype) * LatentAttention::cached_columns({.key_rank = model.kv_lora_rank,
+                                                               .rotated = model.qk_rope_head_dim})
+          : KeyValueCache::kept_heads(heads_, model_.grid()) *
+                options_.kept.bytes(heads_.head_dim, dtype);
+  std::int64_t bytes =
+      (model.layers - recurrent - model.shared_kv_layers) * slots_.entries * position;
   if (recurrent > 0) bytes += recurrent * DeltaNet::slot_bytes(model.delta, model_.grid(), dtype);
   return bytes;
 }
@@ -214,7 +219,8 @@ std::int64_t Generator::reserve(std::size_t prompts, std::int64_t beams) {
           KeyValueCache::Options{.slots = wanted,
                                  .entries = slots_.entries,
                                  .inputs = DeltaNet::kept_inputs(model_.config().model.delta),
-                                 .latents = keeps_latents()});
+                                 .latents = keeps_latents(),
+                                 .form = options_.kept});
     slots_.slots = wanted;
     slots_.last.clear();
     if (cache_ && options_.hold_weights && DecodeGraphs::possible(model_))

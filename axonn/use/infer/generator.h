@@ -193,6 +193,7 @@ class Generator {
     /// texts with scores of likeliest tokens, and models without a cache or with DeltaNet layers,
     /// whose states cannot be taken back.
     std::int64_t drafts = 0;
+    KeptForm kept = {};  ///< of keys and values, see check_kept_form()
   };
   /// Receives the new text of a prompt, as far as it can be shown, and all that was generated so
   /// far. Called on every rank after every token.
