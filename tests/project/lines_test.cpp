@@ -11,7 +11,7 @@ namespace {
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
     {"foundation", 5650}, {"compute", 24090}, {"ranks", 10100}, {"data", 32030}, {"network", 20695},
-    {"run", 17010},       {"use", 15115},     {"plan", 8255},   {"app", 14602}};
+    {"run", 17010},       {"use", 15225},     {"plan", 8255},   {"app", 14622}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {
   std::map<std::string, std::int64_t> lines;

@@ -113,12 +113,22 @@ CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device) {
       ->type_name("DEVICE");
 }
 
-void add_drafts_flag(CLI::App& app, std::int64_t& drafts) {
+void add_draft_flags(CLI::App& app, std::int64_t& drafts, std::string& model) {
+  constexpr std::int64_t kUsual = 5;
   app.add_option("--drafts", drafts,
                  "most tokens that a pass guesses from what followed the same tokens earlier in "
-                 "the text; faster where texts repeat")
+                 "the text, faster where texts repeat; or that the model of --draft writes")
       ->capture_default_str()
       ->check(CLI::Range(0, 15));
+  app.add_option_function<std::string>(
+         "--draft",
+         [&drafts, &model](const std::string& path) {
+           model = path;
+           if (drafts == 0) drafts = kUsual;
+         },
+         concat("a smaller model of the same tokens, which writes --drafts tokens (5) that a pass "
+                "verifies; texts are those without"))
+      ->type_name("DIR");
 }
 
 void add_kv_cache_flag(CLI::App& app, KeptForm& form) {

@@ -55,8 +55,9 @@ CLI::Option* add_choice_flag(CLI::App& app, const std::string& flag, Enum& value
 /// Adds --device, with parallelism.device's values, which parsing stores.
 CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device);
 
-/// Adds --drafts, of Generator::Options.
-void add_drafts_flag(CLI::App& app, std::int64_t& drafts);
+/// Adds --drafts, of Generator::Options, and --draft, the path of the model that writes them. With
+/// the latter alone `drafts` becomes 5.
+void add_draft_flags(CLI::App& app, std::int64_t& drafts, std::string& model);
 
 /// Adds --kv-cache, of Generator::Options and ScoreOptions.
 void add_kv_cache_flag(CLI::App& app, KeptForm& form);

@@ -15,6 +15,7 @@
 #include "axonn/ranks/parallel/block.h"
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/use/infer/decode_graphs.h"
+#include "axonn/use/infer/draft_model.h"
 #include "axonn/use/infer/generation_schedule.h"
 #include "axonn/use/infer/logits.h"
 #include "axonn/use/infer/score_words.h"
@@ -163,10 +164,8 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
   slots_.short_sequences = options.trained_positions > 0 ? 0 : model.short_sequences();
   slots_.caches = loaded.model().caches();
   slots_.recurrent = !model.delta_layers.empty();
-  const bool drafts =
-      slots_.caches && !slots_.recurrent && options.trained_positions == 0 && options.drafts > 0;
   schedule_ = std::make_unique<GenerationSchedule>(
-      slots_, DraftLimits{drafts ? options.drafts : 0, context_, slots_.short_sequences});
+      slots_, options.draft_model ? DraftLimits() : draft_limits());
   if (options.tokenizer)
     constraints_ = std::make_unique<ConstraintCache>(*options.tokenizer, vocab_);
 }
@@ -202,6 +201,11 @@ std::int64_t Generator::bytes_of_slot() const {
   return bytes;
 }
 
+DraftLimits Generator::draft_limits() const {
+  const bool any = slots_.caches && !slots_.recurrent && options_.trained_positions == 0;
+  return {any ? options_.drafts : 0, context_, slots_.short_sequences};
+}
+
 std::int64_t Generator::reserve(std::size_t prompts, std::int64_t beams) {
   constexpr std::int64_t kMost = 64;
   AXONN_CHECK(schedule_->idle(), "Generator: reserve() while prompts are being generated");
@@ -223,6 +227,12 @@ std::int64_t Generator::reserve(std::size_t prompts, std::int64_t beams) {
                                  .form = options_.kept});
     slots_.slots = wanted;
     slots_.last.clear();
+    if (options_.draft_model && draft_limits().most > 0)
+      drafter_ = std::make_unique<DraftModel>(
+          *options_.draft_model, DraftModel::Options{.slots = wanted,
+                                                     .limits = draft_limits(),
+                                                     .hold_weights = options_.hold_weights,
+                                                     .tokenizer = options_.tokenizer});
     if (cache_ && options_.hold_weights && DecodeGraphs::possible(model_))
       graphs_ = std::make_unique<DecodeGraphs>(filled_up(wanted));
   }
@@ -472,8 +482,9 @@ void Generator::step(const OnText& on_text, const OnEnd& on_end) {
               "Generator::step: there is no prompt; call reserve() and add() first");
   if (options_.hold_weights && !held_)
     held_ = std::make_unique<HeldWeights>(model_.context(), model_.model().groups());
-  const GenerationPass work = schedule_->next();
+  GenerationPass work = schedule_->next();
   const double start = now_seconds();
+  if (drafter_ && work.reads == KeyValueCache::Reads::kept && !work.embeds) drafter_->write(work);
   const Drawn drawn = pass(work);
   const bool prompts_read = work.reads == KeyValueCache::Reads::own_rows;
   (prompts_read ? stats_.prompt_seconds : stats_.seconds) += now_seconds() - start;

@@ -55,6 +55,22 @@ TEST_F(GenerateProgram, KeepsKeysAndValuesAsItIsTold) {
   }
 }
 
+TEST_F(GenerateProgram, WritesTheSameWithAModelThatGuesses) {
+  const std::string result = trained_ / "out.json";
+  const std::vector<std::string> plain{"--prompt", "The town", "--tokens", "30"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), plain.begin(), plain.end());
+    return generate(more);
+  };
+  const std::string itself = trained_.out() + "/checkpoints";
+  EXPECT_EQ(with({"--draft", itself, "--json", result, "--grid", "2,1,1,1"}).out, text(plain));
+  const json stats = json::parse(test::slurp(result));
+  EXPECT_GT(stats.at("drafted_tokens"), 5);
+  EXPECT_GT(stats.at("kept_drafted_tokens"), 0);
+  EXPECT_THAT(with({"--draft", trained_ / "none"}).err, HasSubstr("--draft: there is no"));
+  EXPECT_THAT(with({"--draft", itself, "--drafts", "16"}).err, HasSubstr("--drafts"));
+}
+
 TEST_F(GenerateProgram, WritesTheSameForAPromptAloneAndAmongOthers) {
   const std::string file = trained_ / "prompts.jsonl", result = trained_ / "out.json";
   test::spill(file, "{\"prompt\": \"The town\"}\n\n{\"text\": \"She\"}\n");
