@@ -40,6 +40,7 @@ struct EvalFlags : ModelFlags {
   std::string data, choices, json, chat_template, chat_template_args;
   std::optional<DocumentMode> documents;
   std::int64_t seq_len = 0, batch = 0;
+  KeptForm kept;
 };
 
 void add_eval_flags(CLI::App& app, EvalFlags& flags) {
@@ -76,6 +77,7 @@ void add_eval_flags(CLI::App& app, EvalFlags& flags) {
   app.add_option("--batch", flags.batch,
                  "windows or choices that each (z, data) coordinate computes at a time")
       ->check(count_from(1));
+  add_kv_cache_flag(app, flags.kept);
   app.add_option("--json", flags.json, "also write the results to this file")->type_name("FILE");
 }
 
@@ -110,7 +112,8 @@ void score_text(LoadedModel& loaded, const EvaluationText& text, const EvalFlags
   ProgressLine line(loaded.progress(), "scoring", "windows");
   const TextScore score = evaluate(loaded, text, seq_len,
                                    {.batch = batch_of(flags, loaded.grid(), seq_len, windows),
-                                    .report = [&](std::int64_t done) { line(done, windows); }});
+                                    .report = [&](std::int64_t done) { line(done, windows); },
+                                    .kept = flags.kept});
   if (loaded.grid().world().rank() != 0) return;
   line.clear();
   const double seconds = now_seconds() - begin,
@@ -174,7 +177,8 @@ void score_choices(LoadedModel& loaded, std::span<const ChoiceQuestion> question
   const ChoiceReport report =
       evaluate_choices(loaded, questions, tokenizer,
                        {.batch = batch_of(flags, loaded.grid(), kUsualLength, count),
-                        .report = [&](std::int64_t done) { line(done, count); }});
+                        .report = [&](std::int64_t done) { line(done, count); },
+                        .kept = flags.kept});
   if (loaded.grid().world().rank() != 0) return;
   line.clear();
   std::cout << fmt::format("questions       {}\n", format_count(std::ssize(questions)));

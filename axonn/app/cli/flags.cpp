@@ -14,6 +14,7 @@
 #include "axonn/foundation/options/options.h"
 #include "axonn/foundation/options/options_text.h"
 #include "axonn/run/config/config_options.h"
+#include "axonn/use/infer/generator.h"
 
 namespace axonn {
 
@@ -112,12 +113,32 @@ CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device) {
       ->type_name("DEVICE");
 }
 
-void add_drafts_flag(CLI::App& app, std::int64_t& drafts) {
+void add_draft_flags(CLI::App& app, std::int64_t& drafts, std::string& model) {
+  constexpr std::int64_t kUsual = 5;
   app.add_option("--drafts", drafts,
                  "most tokens that a pass guesses from what followed the same tokens earlier in "
-                 "the text; faster where texts repeat")
+                 "the text, faster where texts repeat; or that the model of --draft writes")
       ->capture_default_str()
       ->check(CLI::Range(0, 15));
+  app.add_option_function<std::string>(
+         "--draft",
+         [&drafts, &model](const std::string& path) {
+           model = path;
+           if (drafts == 0) drafts = kUsual;
+         },
+         concat("a smaller model of the same tokens, which writes --drafts tokens (5) that a pass "
+                "verifies; texts are those without"))
+      ->type_name("DIR");
+}
+
+void add_kv_cache_flag(CLI::App& app, KeptForm& form) {
+  static constexpr std::array<std::string_view, 2> kNames = {"dtype", "q8_0"};
+  static constexpr std::array kKinds = {Quantization::none, Quantization::q8_0};
+  add_choice_flag(
+      app, "--kv-cache", kNames, [&form](int i) { form.kind = kKinds[i]; },
+      "how keys and values of tokens are kept: dtype, in the compute type (default); q8_0, as "
+      "codes of 8.5 bits, on the CPU")
+      ->type_name("TYPE");
 }
 
 void add_overwrite_flag(CLI::App& app, bool& overwrite) {

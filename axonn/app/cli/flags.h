@@ -21,6 +21,7 @@ namespace axonn {
 
 class Option;
 class OptionList;
+struct KeptForm;
 
 /// Parses a command's own flags. Returns false if it printed the help, so that the command is done.
 /// Throws UsageError, naming the flag and the closest known ones, also of `list` if it is given.
@@ -54,8 +55,12 @@ CLI::Option* add_choice_flag(CLI::App& app, const std::string& flag, Enum& value
 /// Adds --device, with parallelism.device's values, which parsing stores.
 CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device);
 
-/// Adds --drafts, of Generator::Options.
-void add_drafts_flag(CLI::App& app, std::int64_t& drafts);
+/// Adds --drafts, of Generator::Options, and --draft, the path of the model that writes them. With
+/// the latter alone `drafts` becomes 5.
+void add_draft_flags(CLI::App& app, std::int64_t& drafts, std::string& model);
+
+/// Adds --kv-cache, of Generator::Options and ScoreOptions.
+void add_kv_cache_flag(CLI::App& app, KeptForm& form);
 
 /// A word of a command, in quotes if a shell would take it apart.
 std::string shell_word(const std::string& value);

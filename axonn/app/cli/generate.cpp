@@ -19,6 +19,7 @@
 #include "axonn/foundation/base/log.h"
 #include "axonn/ranks/comm/texts.h"
 #include "axonn/run/load/launch.h"
+#include "axonn/run/train/distillation_term.h"
 #include "axonn/use/infer/generator.h"
 
 namespace axonn {
@@ -45,7 +46,7 @@ constexpr const char* kGenerateExamples =
       continues a file, up to a word)";
 
 struct Request : ModelFlags {
-  std::string prompts_file, json;
+  std::string prompts_file, json, draft;
   std::vector<std::string> prompts;
   GenerationOptions wanted{.sampling = {.temperature = 0.8}, .slides = true};
   Generator::Options generator;
@@ -344,7 +345,8 @@ void add_generate_flags(CLI::App& app, Request& request) {
       ->check(count_from(0));
   app.add_flag("--stop-when-full", request.stop_when_full,
                "end when the context is full, instead of continuing from its last half");
-  add_drafts_flag(app, request.generator.drafts);
+  add_draft_flags(app, request.generator.drafts, request.draft);
+  add_kv_cache_flag(app, request.generator.kept);
   app.add_flag("--gather-weights", request.gather_weights,
                "gather weights over z for every token instead of once: slow, but needs only 1/z of "
                "their memory");
@@ -383,6 +385,7 @@ int run_generate(const Arguments& arguments) {
   Config config = open_model(request);
   NamedPaths inputs = inputs_of(request, config);
   inputs.push_back({"--prompts", request.prompts_file});
+  inputs.push_back({"--draft", request.draft});
   claim_result({"--json", request.json}, inputs, kBeginsJson);
   if (request.chat) config.parallelism.timeout_seconds = kWhileSomebodyTypes;
   const auto tokenizer = need_tokenizer(config, request);
@@ -390,10 +393,14 @@ int run_generate(const Arguments& arguments) {
   request.wanted.stop_tokens =
       stop_tokens(with_tokenizer(config.data.model_text.get(), config.data.tokenizer), *tokenizer);
   with_model(config, [&](LoadedModel& loaded) {
+    const auto draft = load_beside(loaded, {.path = request.draft, .key = "--draft"},
+                                   loaded.grid().world(), tokenizer.get());
+    Request mine = request;
+    mine.generator.draft_model = draft.get();
     if (request.chat)
-      converse(loaded, tokenizer, request);
+      converse(loaded, tokenizer, std::move(mine));
     else
-      write_texts(loaded, *tokenizer, request);
+      write_texts(loaded, *tokenizer, std::move(mine));
   });
   return 0;
 }

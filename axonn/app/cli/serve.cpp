@@ -18,6 +18,7 @@
 #include "axonn/ranks/comm/texts.h"
 #include "axonn/run/config/run_text.h"
 #include "axonn/run/load/launch.h"
+#include "axonn/run/train/distillation_term.h"
 
 namespace axonn {
 
@@ -40,7 +41,7 @@ struct ServeFlags : ModelFlags {
   Generator::Options generator;
   bool gather_weights = false;
   std::size_t queue = 1024;
-  std::string name;
+  std::string name, draft;
   ChatFlags chat;
   ServedModel served;  ///< the limits of all
 };
@@ -102,7 +103,8 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
                  "of them, those of one address; 0: half, or all of this machine's")
       ->capture_default_str()
       ->check(CLI::Range(0, 4096));
-  add_drafts_flag(app, flags.generator.drafts);
+  add_draft_flags(app, flags.generator.drafts, flags.draft);
+  add_kv_cache_flag(app, flags.generator.kept);
   app.add_flag("--gather-weights", flags.gather_weights,
                "gather weights over z for every token instead of once: slow, but needs only 1/z of "
                "their memory");
@@ -223,6 +225,9 @@ int run_serve(const Arguments& arguments) {
     constexpr std::int64_t kContext = 4096;
     Generator::Options options = flags.generator;
     if (options.context == 0) options.context = std::min(kContext, loaded.config().model.positions);
+    const auto draft = load_beside(loaded, {.path = flags.draft, .key = "--draft"},
+                                   loaded.grid().world(), flags.served.tokenizer.get());
+    options.draft_model = draft.get();
     Generator generator(loaded, options);
     generator.reserve(std::size_t{1} << 20);
     Communicator& world = loaded.grid().world();

@@ -189,7 +189,7 @@ struct AttentionBackward {
 /// `window` of them. Rows of a negative slot become zero.
 struct CachedAttention {
   View q;                     ///< (R, h·D)
-  View keys, values;          ///< (slots · k · entries, D)
+  View keys, values;          ///< (slots · k · entries, D), or codes, as in KeepHeads
   View out;                   ///< (R, h·D)
   View stats = {};            ///< (R, h) f32: log of the sum of exponentials; or empty
   View slots, positions;      ///< (1, R) i32, as in KeepHeads
@@ -277,6 +277,9 @@ class Backend {
   virtual void attention(const Attention& args) = 0;
   virtual void attention_backward(const AttentionBackward& args) = 0;
   virtual void cached_attention(const CachedAttention& args) = 0;
+  /// Whether cached_attention() reads keys and values that are kept as codes. Each is then its
+  /// code's value in q's type.
+  virtual bool reads_kept_codes() const { return false; }
   virtual void run(const RowwiseOperation& operation) = 0;
 
   /// Computes an operation of a program's own on any device. On a GPU it waits for the device and

@@ -93,6 +93,7 @@ class DryBackend final : public ForwardingBackend {
   bool reads_codes(const QuantizedMatmul& args) const override {
     return !gpu_ && cpu_reads_codes(args);
   }
+  bool reads_kept_codes() const override { return !gpu_; }
   std::vector<std::string> matmul_ways(const MatmulShape&) const override { return {name()}; }
   bool set_matmul_way(const MatmulShape&, std::string_view way) override { return way == name(); }
   std::string matmul_device() const override { return name(); }

@@ -69,6 +69,7 @@ class ForwardingBackend : public Backend {
   void cached_attention(const CachedAttention& args) override {
     forward(args, [=, this] { inner_->cached_attention(args); });
   }
+  bool reads_kept_codes() const override { return inner_ && inner_->reads_kept_codes(); }
   void run(const RowwiseOperation& operation) override {
     std::visit([&](const auto& args) { forward(args, [=, this] { inner_->run(args); }); },
                operation);

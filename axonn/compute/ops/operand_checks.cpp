@@ -4,6 +4,7 @@
 #include <sstream>
 #include <utility>
 
+#include "axonn/compute/tensor/quantization.h"
 #include "axonn/foundation/base/check.h"
 
 namespace axonn {
@@ -131,7 +132,10 @@ void check_cached_attention(const CachedAttention& args) {
   check.typed("out", args.out, args.q.dtype, rows, args.heads * D);
   if (args.stats.data) check.f32("stats", args.stats, rows, args.heads);
   for (const auto& [name, view] : {std::pair{"keys", args.keys}, {"values", args.values}}) {
-    check.typed(name, view, args.q.dtype, args.keys.rows, D);
+    const bool codes = view.dtype == DType::u8;
+    check.typed(name, view, codes ? DType::u8 : args.q.dtype, args.keys.rows,
+                codes ? HeadCodes::bytes(D) : D);
+    check.type(name, view, {args.keys.dtype});
     AXONN_CHECK(view.contiguous() && view.rows % (args.kv_heads * args.entries) == 0, operation,
                 ": ", name, " is ", view, ", want whole slots of ", args.kv_heads, " heads of ",
                 args.entries, " entries, one after another");

@@ -60,14 +60,26 @@ struct RotaryEmbedding {
 /// `entries` positions of one sequence, one head after another; position p is at entry
 /// p % entries. Row r is position positions[r] of slot slots[r]; negative slots are skipped.
 struct KeepHeads {
-  View kept;       ///< (slots · k · entries, D)
+  View kept;       ///< (slots · k · entries, D); or HeadCodes::bytes(D) columns of u8: codes
   View inp;        ///< (R, k·D)
   View slots;      ///< (1, R) i32
   View positions;  ///< (1, R) i32
   std::int64_t entries = 0;
+  std::int64_t head_dim = 0;  ///< D; 0: the columns of `kept`, which then has no codes
 
   static constexpr std::string_view kName = "keep_heads";
   auto operands() const { return std::array{kept, inp, slots, positions}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// Rounds heads of D columns to the values that KeepHeads keeps of them as codes.
+struct RoundHeads {
+  View out;  ///< (R, k·D), may be inp
+  View inp;  ///< (R, k·D)
+  std::int64_t head_dim = 0;
+
+  static constexpr std::string_view kName = "round_heads";
+  auto operands() const { return std::array{out, inp}; }
   void run(auto launch, const Checker& check) const;
 };
 
@@ -547,22 +559,22 @@ using RowwiseOperation = std::variant<
     ops::RmsNormSums, ops::NormBackward, ops::HeadNorm, ops::HeadNormBackward, ops::RotaryEmbedding,
     ops::Transpose, ops::CausalConvolution, ops::CausalConvolutionWeights, ops::DeltaGates,
     ops::DeltaGatesBackward, ops::DeltaRule, ops::DeltaRuleBackward, ops::KeepHeads,
-    ops::ChunkStarts, ops::CopyHeads, ops::AddSinks, ops::SinkTerms, ops::OrderBlocks,
-    ops::BranchCopies, ops::Swiglu, ops::SwigluBackward, ops::Xielu, ops::XieluBackward,
-    ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add, ops::Activation, ops::ActivationBackward,
-    ops::Multiply, ops::Scale, ops::AddNumber, ops::ScaleByNumber, ops::SoftCap,
-    ops::SoftCapBackward, ops::Cast, ops::Dequantize, ops::DequantizeRows, ops::ColumnSum,
-    ops::Route, ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::ExpertFactors,
-    ops::ExpertFactorTerms, ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward,
-    ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats,
-    ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy, ops::GreedyTargets,
-    ops::TokenRecord, ops::KthLargestLogit, ops::PolicyLogProbability, ops::EntropyTerms,
-    ops::DivergenceTerms, ops::DivergenceTail, ops::DivergenceBackward, ops::Softmax, ops::RowDots,
-    ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize,
-    ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW,
-    ops::AddSquares, ops::AdafactorSquares, ops::Adafactor, ops::Clamp, ops::Momentum,
-    ops::DivideByNorm, ops::WeightedSum, ops::WordSums, ops::MovingAverage, ops::EncodeDynamic,
-    ops::DecodeDynamic, ops::RoundAtRandom>;
+    ops::RoundHeads, ops::ChunkStarts, ops::CopyHeads, ops::AddSinks, ops::SinkTerms,
+    ops::OrderBlocks, ops::BranchCopies, ops::Swiglu, ops::SwigluBackward, ops::Xielu,
+    ops::XieluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add, ops::Activation,
+    ops::ActivationBackward, ops::Multiply, ops::Scale, ops::AddNumber, ops::ScaleByNumber,
+    ops::SoftCap, ops::SoftCapBackward, ops::Cast, ops::Dequantize, ops::DequantizeRows,
+    ops::ColumnSum, ops::Route, ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder,
+    ops::ExpertFactors, ops::ExpertFactorTerms, ops::SpreadRows, ops::CombineRows,
+    ops::CombineRowsBackward, ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward,
+    ops::SoftmaxStats, ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy,
+    ops::GreedyTargets, ops::TokenRecord, ops::KthLargestLogit, ops::PolicyLogProbability,
+    ops::EntropyTerms, ops::DivergenceTerms, ops::DivergenceTail, ops::DivergenceBackward,
+    ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::PowerSum,
+    ops::LargestSize, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion,
+    ops::ScheduleFreeAdamW, ops::AddSquares, ops::AdafactorSquares, ops::Adafactor, ops::Clamp,
+    ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::WordSums, ops::MovingAverage,
+    ops::EncodeDynamic, ops::DecodeDynamic, ops::RoundAtRandom>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

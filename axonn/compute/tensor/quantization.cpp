@@ -59,15 +59,8 @@ float largest_size(std::span<const float> values) {
 
 float as_code(float x) { return std::max(-kMostCode, std::min(kMostCode, x)); }
 
-/// Rounds x of at most 127 to the nearest integer, ties away from 0, as std::round() does. Compiled
-/// for any processor, it is no call of a function.
-std::int8_t round_away(float x) {
-  const auto whole = static_cast<std::int32_t>(x);
-  const float rest = x - static_cast<float>(whole);
-  return static_cast<std::int8_t>(whole + (rest >= 0.5f ? 1 : 0) - (rest <= -0.5f ? 1 : 0));
-}
-
-/// The same, ties to even: adding a number whose last bit is worth 1 rounds.
+/// Rounds x of at most 127 to the nearest integer, ties to even: adding a number whose last bit is
+/// worth 1 rounds.
 std::int8_t round_even(float x) {
   constexpr float kWhole = 3 << 22;
   return static_cast<std::int8_t>(static_cast<std::int32_t>((x + kWhole) - kWhole));
@@ -107,10 +100,8 @@ float stored_factor(Quantization kind, float most, float factor) {
 }
 
 float quantize_q8_0(std::span<const float> values, std::uint8_t* codes) {
-  const float most = largest_size(values), factor = most / kMostCode,
-              inverse = factor == 0 ? 0.0f : 1.0f / factor;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    codes[i] = static_cast<std::uint8_t>(round_away(as_code(values[i] * inverse)));
+  const float most = largest_size(values);
+  const float factor = q8_0_codes(values.data(), static_cast<int>(values.size()), codes);
   return stored_factor(Quantization::q8_0, most, factor);
 }
 

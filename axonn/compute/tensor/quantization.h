@@ -119,6 +119,60 @@ struct QuantizedValues {
 void quantize(Quantization kind, std::int64_t block, std::span<const float> values,
               QuantizedValues& out);
 
+/// Writes the codes of q8_0 of the values of a block, and returns their factor: not finite if a
+/// value is not.
+template <typename T>
+AXONN_DEVICE float q8_0_codes(const T* values, int count, std::uint8_t* codes) {
+  // Sizes of floats are in the order of their bits.
+  constexpr float kMost = 127;
+  std::int32_t most = 0;
+  for (int i = 0; i < count; ++i) {
+    const std::int32_t size = std::bit_cast<std::int32_t>(get(values[i])) & 0x7fffffff;
+    most = size > most ? size : most;
+  }
+  const float factor = std::bit_cast<float>(most) / kMost,
+              inverse = factor == 0 ? 0.0f : 1.0f / factor;
+  for (int i = 0; i < count; ++i) {
+    const float x = get(values[i]) * inverse, low = x < kMost ? x : kMost,
+                within = -kMost < low ? low : -kMost;
+    // To the nearest integer, ties away from 0, as std::round(), which would be a call.
+    const auto whole = static_cast<std::int32_t>(within);
+    const float rest = within - static_cast<float>(whole);
+    const std::int32_t code = whole + (rest >= 0.5f ? 1 : 0) - (rest <= -0.5f ? 1 : 0);
+    codes[i] = static_cast<std::uint8_t>(code);
+  }
+  return factor;
+}
+
+/// The D values of a head of keys or values as records of q8_0, of 32 values each, the last one of
+/// those that are left. Records of 32 have the bytes that the package gguf writes.
+struct HeadCodes {
+  static constexpr int kRecord = 32, kFactorBytes = 2, kRecordBytes = kRecord + kFactorBytes;
+
+  AXONN_DEVICE static constexpr std::int64_t records(std::int64_t D) {
+    return (D + kRecord - 1) / kRecord;
+  }
+  AXONN_DEVICE static constexpr std::int64_t bytes(std::int64_t D) {
+    return D + kFactorBytes * records(D);
+  }
+  /// The number of values of record i.
+  AXONN_DEVICE static constexpr int count(std::int64_t D, std::int64_t i) {
+    const std::int64_t left = D - i * kRecord;
+    return static_cast<int>(left < kRecord ? left : kRecord);
+  }
+  template <typename T>
+  AXONN_DEVICE static void put_record(const T* values, int count, std::uint8_t* record) {
+    f16 factor;
+    put(factor, q8_0_codes(values, count, record + kFactorBytes));
+    record[0] = static_cast<std::uint8_t>(factor.bits & 0xff);
+    record[1] = static_cast<std::uint8_t>(factor.bits >> 8);
+  }
+  AXONN_DEVICE static float value(const std::uint8_t* record, int i) {
+    return dequantized(Quantization::q8_0, record[kFactorBytes + i],
+                       record_factor<Quantization::q8_0>(record));
+  }
+};
+
 /// Writes codes, of at most a unit, and their factor as a record; the others are 0.
 void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes, float factor,
                   std::byte* out);

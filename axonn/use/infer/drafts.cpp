@@ -32,17 +32,23 @@ std::vector<std::int32_t> tokens_after_same(std::span<const std::int32_t> text, 
   return draft;
 }
 
-std::vector<std::int32_t> draft_of(const GeneratedSequence& sequence, const DraftLimits& limits,
-                                   std::int64_t sequences) {
+std::int64_t draft_room(const PassPart& part, const DraftLimits& limits, std::int64_t parts) {
+  const GeneratedSequence& sequence = *part.sequence;
   const GenerationOptions& options = sequence.options;
-  if (sequence.search || options.likeliest >= 0) return {};
+  if (part.count > 1 || !part.last() || sequence.search || options.likeliest >= 0) return 0;
   const auto length = static_cast<std::int64_t>(sequence.in_context());
   std::int64_t most =
-      std::min({limits.most, sequence.draft_length, kRows / sequences - 1, limits.context - length,
+      std::min({limits.most, sequence.draft_length, kRows / parts - 1, limits.context - length,
                 options.max_tokens - static_cast<std::int64_t>(sequence.produced()) - 1});
   if (length <= limits.short_sequences) most = std::min(most, limits.short_sequences - length);
+  return std::max<std::int64_t>(most, 0);
+}
+
+std::vector<std::int32_t> draft_of(const PassPart& part, const DraftLimits& limits,
+                                   std::int64_t parts) {
+  const std::int64_t most = draft_room(part, limits, parts);
   if (most < 1) return {};
-  return tokens_after_same(std::span(sequence.tokens).subspan(sequence.begin), most);
+  return tokens_after_same(std::span(part.sequence->tokens).subspan(part.sequence->begin), most);
 }
 
 std::int64_t kept_of_draft(const PassPart& part, std::span<const std::int32_t> tokens) {

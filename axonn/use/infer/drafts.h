@@ -9,11 +9,11 @@ namespace axonn {
 struct GeneratedSequence;
 struct PassPart;
 
-/// Speculative decoding by prompt lookup: tokens that a pass computes beside the last one of a
-/// text, in the hope that they follow it. The text is that of drawing token by token, up to the
-/// rounding of passes of several rows, since each draft only stands where it is what was drawn.
-/// Sources: Leviathan et al., "Fast inference from transformers via speculative decoding", 2023;
-/// Saxena, "Prompt lookup decoding", 2023.
+/// Speculative decoding: tokens that a pass computes beside the last one of a text, in the hope
+/// that they follow it. They are looked up in the text, or a DraftModel writes them. The text is
+/// that of drawing token by token, up to the rounding of passes of several rows, since each draft
+/// only stands where it is what was drawn. Sources: Leviathan et al., "Fast inference from
+/// transformers via speculative decoding", 2023; Saxena, "Prompt lookup decoding", 2023.
 struct DraftLimits {
   std::int64_t most = 0;             ///< drafted tokens of a text in a pass; 0: none
   std::int64_t context = 0;          ///< tokens of the longest text
@@ -25,9 +25,13 @@ struct DraftLimits {
 /// if there is no such position. Bound by memory, the text read once.
 std::vector<std::int32_t> tokens_after_same(std::span<const std::int32_t> text, std::int64_t most);
 
-/// The draft of a sequence of which one token is not cached, for a pass of so many sequences.
-std::vector<std::int32_t> draft_of(const GeneratedSequence& sequence, const DraftLimits& limits,
-                                   std::int64_t sequences);
+/// The most tokens of the draft of a part in a pass of so many parts; none unless one token is not
+/// cached.
+std::int64_t draft_room(const PassPart& part, const DraftLimits& limits, std::int64_t parts);
+
+/// The draft of a part in a pass of so many, by prompt lookup.
+std::vector<std::int32_t> draft_of(const PassPart& part, const DraftLimits& limits,
+                                   std::int64_t parts);
 
 /// How many tokens of a part's draft were drawn: `tokens` are those that the pass drew, of which -1
 /// are none.

@@ -13,6 +13,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/ranks/parallel/scheduling.h"
+#include "axonn/use/infer/logits.h"
 
 namespace axonn {
 
@@ -165,6 +166,8 @@ void each_target(LoadedModel& model, const ScoredSequences& sequences, const Sco
   StepState state;
   Context ctx = model.context();
   ctx.own_scheduling().step = &state;
+  check_kept_form(model, options.kept);
+  ctx.attach(std::make_shared<KeptForm>(options.kept));
   if (records) ctx.attach(records);
   const std::int64_t columns = records ? records->columns() : 2;
   for (std::int64_t first = 0; first < sequences.count; first += round) {

@@ -14,6 +14,7 @@
 #include "axonn/data/corpus/tokens/token_file.h"
 #include "axonn/data/corpus/tokens/tokenize.h"
 #include "axonn/data/text/tokenizer.h"
+#include "axonn/network/nn/attention/attention.h"
 #include "axonn/network/nn/loss.h"
 #include "axonn/run/load/loaded_model.h"
 
@@ -49,6 +50,7 @@ struct ScoreOptions {
   std::int64_t batch = 1;  ///< sequences that a (z, data) coordinate computes at a time
   /// Called on rank 0 with the number of sequences that are done.
   std::function<void(std::int64_t done)> report = {};
+  KeptForm kept = {};  ///< attention sees keys and values as a cache of this form keeps them
 };
 
 /// Returns the score of every sequence, the same on every rank of the model. Each (z, data)

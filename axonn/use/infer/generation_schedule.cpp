@@ -149,8 +149,7 @@ void GenerationSchedule::add_parts(std::vector<PassPart>& parts, const PassPart&
 void GenerationSchedule::add_drafts(GenerationPass& work) const {
   for (auto& parts : work.of_coordinate)
     for (PassPart& part : parts) {
-      if (part.count > 1 || !part.last()) continue;
-      part.draft = draft_of(*part.sequence, drafts_, std::ssize(parts));
+      part.draft = draft_of(part, drafts_, std::ssize(parts));
       work.drafted = std::max(work.drafted, std::ssize(part.draft));
     }
 }

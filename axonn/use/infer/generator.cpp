@@ -15,6 +15,7 @@
 #include "axonn/ranks/parallel/block.h"
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/use/infer/decode_graphs.h"
+#include "axonn/use/infer/draft_model.h"
 #include "axonn/use/infer/generation_schedule.h"
 #include "axonn/use/infer/logits.h"
 #include "axonn/use/infer/score_words.h"
@@ -148,6 +149,9 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
               ", a context of ", options.context);
   if (context_ > model.positions)
     refuse("a context of ", context_, " tokens, but the model has ", model.positions, " positions");
+  check_kept_form(loaded, options.kept);
+  AXONN_CHECK(options.trained_positions == 0 || options.kept.kind == Quantization::none,
+              "Generator: the scores of a training with keys and values as codes");
   vocab_ = loaded.model().vocab();
   if (options.tokenizer) vocab_ = std::min(vocab_, options.tokenizer->vocab_size());
   heads_ = {model.heads, model.kv_heads, model.head_width(), model.widest_window()};
@@ -160,10 +164,8 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
   slots_.short_sequences = options.trained_positions > 0 ? 0 : model.short_sequences();
   slots_.caches = loaded.model().caches();
   slots_.recurrent = !model.delta_layers.empty();
-  const bool drafts =
-      slots_.caches && !slots_.recurrent && options.trained_positions == 0 && options.drafts > 0;
   schedule_ = std::make_unique<GenerationSchedule>(
-      slots_, DraftLimits{drafts ? options.drafts : 0, context_, slots_.short_sequences});
+      slots_, options.draft_model ? DraftLimits() : draft_limits());
   if (options.tokenizer)
     constraints_ = std::make_unique<ConstraintCache>(*options.tokenizer, vocab_);
 }
@@ -187,14 +189,21 @@ std::int64_t Generator::bytes_of_slot() const {
   const ModelConfig& model = model_.config().model;
   const DType dtype = model_.context().dtype;
   const auto recurrent = std::ssize(model.delta_layers);
-  const std::int64_t elements =
-      keeps_latents() ? LatentAttention::cached_columns(
-                            {.key_rank = model.kv_lora_rank, .rotated = model.qk_rope_head_dim})
-                      : KeyValueCache::elements(heads_, model_.grid());
-  std::int64_t bytes = (model.layers - recurrent - model.shared_kv_layers) * slots_.entries *
-                       elements * bytes_of(dtype);
+  const std::int64_t position =
+      keeps_latents()
+          ? bytes_of(dtype) * LatentAttention::cached_columns({.key_rank = model.kv_lora_rank,
+                                                               .rotated = model.qk_rope_head_dim})
+          : KeyValueCache::kept_heads(heads_, model_.grid()) *
+                options_.kept.bytes(heads_.head_dim, dtype);
+  std::int64_t bytes =
+      (model.layers - recurrent - model.shared_kv_layers) * slots_.entries * position;
   if (recurrent > 0) bytes += recurrent * DeltaNet::slot_bytes(model.delta, model_.grid(), dtype);
   return bytes;
+}
+
+DraftLimits Generator::draft_limits() const {
+  const bool any = slots_.caches && !slots_.recurrent && options_.trained_positions == 0;
+  return {any ? options_.drafts : 0, context_, slots_.short_sequences};
 }
 
 std::int64_t Generator::reserve(std::size_t prompts, std::int64_t beams) {
@@ -214,9 +223,16 @@ std::int64_t Generator::reserve(std::size_t prompts, std::int64_t beams) {
           KeyValueCache::Options{.slots = wanted,
                                  .entries = slots_.entries,
                                  .inputs = DeltaNet::kept_inputs(model_.config().model.delta),
-                                 .latents = keeps_latents()});
+                                 .latents = keeps_latents(),
+                                 .form = options_.kept});
     slots_.slots = wanted;
     slots_.last.clear();
+    if (options_.draft_model && draft_limits().most > 0)
+      drafter_ = std::make_unique<DraftModel>(
+          *options_.draft_model, DraftModel::Options{.slots = wanted,
+                                                     .limits = draft_limits(),
+                                                     .hold_weights = options_.hold_weights,
+                                                     .tokenizer = options_.tokenizer});
     if (cache_ && options_.hold_weights && DecodeGraphs::possible(model_))
       graphs_ = std::make_unique<DecodeGraphs>(filled_up(wanted));
   }
@@ -466,8 +482,9 @@ void Generator::step(const OnText& on_text, const OnEnd& on_end) {
               "Generator::step: there is no prompt; call reserve() and add() first");
   if (options_.hold_weights && !held_)
     held_ = std::make_unique<HeldWeights>(model_.context(), model_.model().groups());
-  const GenerationPass work = schedule_->next();
+  GenerationPass work = schedule_->next();
   const double start = now_seconds();
+  if (drafter_ && work.reads == KeyValueCache::Reads::kept && !work.embeds) drafter_->write(work);
   const Drawn drawn = pass(work);
   const bool prompts_read = work.reads == KeyValueCache::Reads::own_rows;
   (prompts_read ? stats_.prompt_seconds : stats_.seconds) += now_seconds() - start;

@@ -20,8 +20,10 @@ namespace axonn {
 class BeamSearch;
 class ConstraintCache;
 class DecodeGraphs;
+class DraftModel;
 class GenerationSchedule;
 class HeldWeights;
+struct DraftLimits;
 struct GeneratedSequence;
 struct PassPart;
 struct GenerationPass;
@@ -193,6 +195,8 @@ class Generator {
     /// texts with scores of likeliest tokens, and models without a cache or with DeltaNet layers,
     /// whose states cannot be taken back.
     std::int64_t drafts = 0;
+    KeptForm kept = {};                  ///< of keys and values, see check_kept_form()
+    LoadedModel* draft_model = nullptr;  ///< writes the drafts; null: they are what stood before
   };
   /// Receives the new text of a prompt, as far as it can be shown, and all that was generated so
   /// far. Called on every rank after every token.
@@ -252,6 +256,7 @@ class Generator {
   std::int64_t coordinate() const;
   bool keeps_latents() const;
   std::int64_t bytes_of_slot() const;
+  DraftLimits draft_limits() const;
   Pass begin(const Rows& rows, std::shared_ptr<KeyValueCache> cache, KeyValueCache::Reads reads);
   Tensor logits(const Rows& rows, const Pass& pass, KeyValueCache::Reads reads);
   void score_as_trained(const Pass& pass, const Tensor& logits, std::vector<RowResult>& rows) const;
@@ -288,6 +293,7 @@ class Generator {
   std::shared_ptr<KeyValueCache> cache_;  // null: the model does not use it
   CacheSlots slots_;
   std::unique_ptr<GenerationSchedule> schedule_;
+  std::unique_ptr<DraftModel> drafter_;  // null: drafts are looked up
   std::unique_ptr<HeldWeights> held_;
   std::unique_ptr<DecodeGraphs> graphs_;  // null: no pass is captured
   std::size_t next_number_ = 0;

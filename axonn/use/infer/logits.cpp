@@ -46,6 +46,21 @@ void check_sequence(LoadedModel& model, std::span<const std::int32_t> tokens, st
       refuse("a sequence has token ", token, ", but the model's vocabulary has ", vocab);
 }
 
+void check_kept_form(LoadedModel& model, const KeptForm& form) {
+  if (form.kind == Quantization::none) return;
+  const std::string kind(kQuantizations[static_cast<int>(form.kind)]);
+  AXONN_CHECK(form.kind == Quantization::q8_0, "keys and values in ", kind, ", wanted q8_0");
+  if (model.config().model.kv_lora_rank > 0)
+    refuse("--kv-cache ", kind,
+           ": latent attention keeps latents, which are small already, in the ",
+           "compute type; leave --kv-cache out");
+  if (!model.model().caches())
+    refuse("--kv-cache ", kind, ": this model keeps no keys and values; leave --kv-cache out");
+  if (!model.backend().reads_kept_codes())
+    refuse("--kv-cache ", kind, ": attention on a GPU reads keys and values in the compute type; ",
+           "leave --kv-cache out, or compute on the CPU by --device cpu");
+}
+
 std::vector<float> logits_of(LoadedModel& model, std::span<const std::int32_t> tokens) {
   check_sequence(model, tokens, model.config().model.positions);
   const std::int64_t count = std::ssize(tokens);

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "axonn/network/nn/attention/attention.h"
 #include "axonn/run/load/loaded_model.h"
 
 namespace axonn {
@@ -19,6 +20,9 @@ std::vector<float> host_values(const Context& ctx, const Tensor& from);
 /// Throws UsageError for a sequence that a model cannot compute: it has no tokens, more than
 /// `most`, or one that is not in the vocabulary.
 void check_sequence(LoadedModel& model, std::span<const std::int32_t> tokens, std::int64_t most);
+
+/// Throws UsageError for a form that this model's keys and values cannot have on its device.
+void check_kept_form(LoadedModel& model, const KeptForm& form);
 
 /// Logits (T, V) of the token after each of the T tokens of a sequence, the same on every rank.
 /// Every (z, data) coordinate computes all of them. Collective over the model's ranks;

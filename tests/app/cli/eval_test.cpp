@@ -65,6 +65,21 @@ TEST_F(EvalCommand, WritesConsistentLossPerplexityBitsAndTokens) {
   EXPECT_NE(figures({"--data", run_ / "text.txt", "--seq-len", "5"}).at("loss"), one.at("loss"));
 }
 
+TEST_F(EvalCommand, ScoresWithKeysAndValuesAsACacheKeepsThem) {
+  const std::vector<std::string> data{"--data", run_ / "text.txt", "--seq-len", "8"};
+  const auto loss = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), data.begin(), data.end());
+    return figures(more).at("loss").get<double>();
+  };
+  const double values = loss({}), codes = loss({"--kv-cache", "q8_0"});
+  EXPECT_EQ(loss({"--kv-cache", "dtype"}), values);
+  EXPECT_NE(codes, values);
+  EXPECT_NEAR(codes, values, 1e-2);
+  EXPECT_NEAR(loss({"--kv-cache", "q8_0", "--grid", "2,1,1,1"}), codes, 1e-4);
+  EXPECT_THAT(refused({"--data", run_ / "text.txt", "--kv-cache", "int8"}),
+              HasSubstr("--kv-cache"));
+}
+
 TEST_F(EvalCommand, SeparatesDocumentsAsTheModelWasTrainedOrAsAFlagSays) {
   test::spill(run_ / "lines.jsonl", R"({"text": "Once there was a town."}
 {"text": "It was small."}

@@ -39,6 +39,38 @@ class GenerateProgram : public testing::Test {
 
 }  // namespace
 
+TEST_F(GenerateProgram, KeepsKeysAndValuesAsItIsTold) {
+  const std::vector<std::string> common{"--prompt", "The town", "--tokens", "30", "--kv-cache"};
+  const auto with = [&](const std::string& value) {
+    std::vector<std::string> more = common;
+    more.push_back(value);
+    return generate(more);
+  };
+  EXPECT_EQ(with("dtype").out, text({"--prompt", "The town", "--tokens", "30"}));
+  EXPECT_EQ(with("q8_0").code, 0);
+  for (const char* value : {"q4_0", "Q8_0", "none", "", "q8_0,q8_0", "8"}) {
+    const Finished refused = with(value);
+    EXPECT_EQ(refused.code, kUsageError) << value;
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("--kv-cache"), HasSubstr("{dtype,q8_0}")));
+  }
+}
+
+TEST_F(GenerateProgram, WritesTheSameWithAModelThatGuesses) {
+  const std::string result = trained_ / "out.json";
+  const std::vector<std::string> plain{"--prompt", "The town", "--tokens", "30"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), plain.begin(), plain.end());
+    return generate(more);
+  };
+  const std::string itself = trained_.out() + "/checkpoints";
+  EXPECT_EQ(with({"--draft", itself, "--json", result, "--grid", "2,1,1,1"}).out, text(plain));
+  const json stats = json::parse(test::slurp(result));
+  EXPECT_GT(stats.at("drafted_tokens"), 5);
+  EXPECT_GT(stats.at("kept_drafted_tokens"), 0);
+  EXPECT_THAT(with({"--draft", trained_ / "none"}).err, HasSubstr("--draft: there is no"));
+  EXPECT_THAT(with({"--draft", itself, "--drafts", "16"}).err, HasSubstr("--drafts"));
+}
+
 TEST_F(GenerateProgram, WritesTheSameForAPromptAloneAndAmongOthers) {
   const std::string file = trained_ / "prompts.jsonl", result = trained_ / "out.json";
   test::spill(file, "{\"prompt\": \"The town\"}\n\n{\"text\": \"She\"}\n");

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/compute/ops/backend.h"
+#include "axonn/compute/tensor/quantization.h"
 
 #include "tests/compute/ops/harness.h"
 #include "tests/support/sanitized.h"
@@ -85,15 +86,17 @@ void expect_invariant(Backend& many, Backend& one, const Product& c) {
 /// Attention over one sequence, and what a cache computes of it, some rows at a time.
 class CachedSequence {
  public:
-  CachedSequence(const reference::AttentionShape& shape, std::int64_t entries, DType type)
+  CachedSequence(const reference::AttentionShape& shape, std::int64_t entries, DType type,
+                 bool codes)
       : shape_(shape),
         entries_(entries),
         type_(type),
+        codes_(codes),
         q_(random_values("q", shape.positions, shape.heads * shape.head_dim, type)),
         k_(random_values("k", shape.positions, shape.kv_heads * shape.head_dim, type)),
         v_(random_values("v", shape.positions, shape.kv_heads * shape.head_dim, type)),
-        keys_(3 * shape.kv_heads * entries, shape.head_dim, type),
-        values_(3 * shape.kv_heads * entries, shape.head_dim, type) {}
+        keys_(3 * shape.kv_heads * entries, columns(), codes ? DType::u8 : type),
+        values_(3 * shape.kv_heads * entries, columns(), codes ? DType::u8 : type) {}
 
   struct Results {
     Matrix out, stats;
@@ -102,6 +105,9 @@ class CachedSequence {
   Results whole(Backend& backend) const {
     const Operand q(q_, type_), k(k_, type_, 1), v(v_, type_, 2), starts(chunk_starts()),
         out(q_.rows, q_.cols, type_), stats(q_.rows, shape_.heads, DType::f32);
+    for (const Operand* const rounded : {&k, &v})
+      if (codes_)
+        backend.run(ops::RoundHeads{.out = *rounded, .inp = *rounded, .head_dim = shape_.head_dim});
     backend.attention({.q = q,
                        .k = k,
                        .v = v,
@@ -128,8 +134,12 @@ class CachedSequence {
         k(rows_of(k_, at_, count), type_), v(rows_of(v_, at_, count), type_, 1),
         out(count, q_.cols, type_, 2), stats(count, shape_.heads, DType::f32);
     for (const auto& [kept, inp] : {std::pair{&keys_, &k}, {&values_, &v}})
-      backend.run(ops::KeepHeads{
-          .kept = *kept, .inp = *inp, .slots = slot, .positions = position, .entries = entries_});
+      backend.run(ops::KeepHeads{.kept = *kept,
+                                 .inp = *inp,
+                                 .slots = slot,
+                                 .positions = position,
+                                 .entries = entries_,
+                                 .head_dim = shape_.head_dim});
     backend.cached_attention({.q = q,
                               .keys = keys_,
                               .values = values_,
@@ -155,6 +165,9 @@ class CachedSequence {
   std::int64_t at() const { return at_; }
 
  private:
+  std::int64_t columns() const {
+    return codes_ ? HeadCodes::bytes(shape_.head_dim) : shape_.head_dim;
+  }
   std::vector<std::int32_t> chunk_starts() const {
     std::vector<std::int32_t> starts;
     for (std::int64_t t = 0; t < shape_.positions && shape_.chunks; ++t)
@@ -165,15 +178,16 @@ class CachedSequence {
   reference::AttentionShape shape_;
   std::int64_t entries_, at_ = 0;
   DType type_;
+  bool codes_;
   Matrix q_, k_, v_;
   Operand keys_, values_;
 };
 
 /// Expects every position's bits, whether it comes alone or with up to six others.
 void expect_same_attention(Backend& many, Backend& one, const reference::AttentionShape& shape,
-                           std::int64_t entries) {
+                           std::int64_t entries, bool codes = false) {
   for (const DType type : kModelTypes) {
-    CachedSequence sequence(shape, entries, type);
+    CachedSequence sequence(shape, entries, type, codes);
     const auto want = sequence.whole(many);
     for (std::int64_t step = 0; sequence.at() < shape.positions; ++step) {
       const std::int64_t first = sequence.at(), count = std::min(shape.positions - first,
@@ -233,6 +247,14 @@ TEST(BatchInvariant, CachedAttentionHasTheBitsOfAttention) {
   expect_same_attention(*many, *one, {70, 20, 1, 5, 20, 0, 0.5}, 70);  // more heads than lanes
   expect_same_attention(*many, *one, {130, 3, 2, 80, 4, 3, 0.1}, 130);
   expect_same_attention(*many, *one, {65, 2, 2, 64, 1, 0, 2.0}, 65);
+}
+
+TEST(BatchInvariant, CachedAttentionToCodesHasTheBitsOfAttentionToTheirValues) {
+  const auto many = invariant_backend(2), one = invariant_backend(1);
+  if (!many || !many->reads_kept_codes()) GTEST_SKIP() << "not on this backend";
+  expect_same_attention(*many, *one, {150, 6, 2, 64, 3, 0, 0.15}, 170, true);
+  expect_same_attention(*many, *one, {130, 3, 2, 80, 4, 3, 0.1}, 130, true);
+  expect_same_attention(*many, *one, {130, 4, 2, 24, 2, 0, 0.3, 37}, 43, true);
 }
 
 TEST(BatchInvariant, SoItIsWithWindowsChunksAndCaps) {

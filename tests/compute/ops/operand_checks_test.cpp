@@ -101,6 +101,8 @@ Refused of_activations(const Operands& o) {
        ops::DeltaRuleBackward{.forward = delta_rule(o, o.states), .d_out = o.x, .d_v = o.stats}},
       {"slots is (1,3) i32, want (1,4)",
        ops::KeepHeads{.kept = o.y, .inp = o.x, .slots = o.few, .positions = o.ids, .entries = 2}},
+      {"inp is (4,6) f32, want whole heads of 4 columns",
+       ops::RoundHeads{.out = o.x, .inp = o.y, .head_dim = 4}},
       {"positions is (1,3) i32, want (1,4)",
        ops::ChunkStarts{.out = o.ids, .positions = o.few, .chunk = 2, .length = 4}},
       {"out is (4,6) bf16, want f32", ops::CopyHeads{o.half, o.x, 3, 2, 2, 2}},

@@ -118,16 +118,16 @@ Outputs llama(Backend& backend, DType type) {
   backend.run(ops::BranchCopies{copies, own, firsts, branches});
   const Operand sinks = input("sinks", 1, kCols / 64, type),
                 stats = input("stats", kRows, kCols / 64, DType::f32);
-  Operand moved(kRows, kCols, type);
+  Operand moved(kRows, kCols, type), rounded(kRows, kCols, type), ordered(256, kCols, type);
+  backend.run(ops::RoundHeads{rounded, inp, 64});
   backend.run(ops::CopyHeads{moved, inp, kCols / 64, 48, 64, 64});
   Operand total(kRows, kCols / 64, DType::f32), of_sinks(kRows, kCols / 64, DType::f32);
   backend.run(ops::AddSinks{turned, total, stats, sinks});
   backend.run(ops::SinkTerms{of_sinks, inp, turned, total, sinks});
-  Operand ordered(256, kCols, type);
   backend.run(ops::OrderBlocks{ordered, inp.view().row_range(0, 256), blocks, 1, 2});
   return outputs({&squares,     &sums,  &heads,  &rstd,   &d_heads, &d_weight, &turned,  &activated,
                   &d_activated, &bent,  &d_bent, &d_p,    &d_n,     &kept,     &ordered, &total,
-                  &of_sinks,    &moved, &begins, &copies, &own,     &firsts});
+                  &of_sinks,    &moved, &begins, &copies, &own,     &firsts,   &rounded});
 }
 
 /// Sequences of 64 rows, with heads of 10 columns.

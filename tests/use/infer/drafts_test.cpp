@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/foundation/base/check.h"
+#include "axonn/run/config/prepared_run.h"
+
 #include "tests/use/infer/generator_models.h"
 
 using namespace axonn;
@@ -17,15 +20,30 @@ GenerationOptions of_three_tokens(std::int64_t count) {
   return {.max_tokens = count, .logit_bias = {{3, 50.0f}, {7, 50.0f}, {11, 50.0f}}};
 }
 
-/// Compares texts with drafts of at most `most` tokens with those without, and returns how many
-/// tokens of drafts were drawn.
+/// Drafts of at most so many tokens, which a model writes or which are looked up.
+struct Drafting {
+  std::int64_t most;
+  const Config* writer;
+
+  Drafting(std::int64_t tokens, const Config* model = nullptr)  // NOLINT: of a number alone
+      : most(tokens), writer(model) {}
+};
+
+/// Compares texts with drafts with those without, and returns how many tokens of drafts were drawn.
 std::int64_t compare(const Config& config, const Prompts& prompts, const GenerationOptions& wanted,
-                     Generator::Options options, std::int64_t most) {
+                     Generator::Options options, const Drafting& drafting) {
   const std::vector<Generation> want = generate(config, prompts, wanted, options);
   std::int64_t kept = 0;
-  options.drafts = most;
+  options.drafts = drafting.most;
   with_model(config, [&](LoadedModel& model) {
-    Generator generator(model, with_tokenizer(options));
+    std::unique_ptr<LoadedModel> other;
+    Generator::Options mine = with_tokenizer(options);
+    if (drafting.writer) {
+      other = std::make_unique<LoadedModel>(prepared_model(*drafting.writer), model.grid().world());
+      other->initialise();
+      mine.draft_model = other.get();
+    }
+    Generator generator(model, mine);
     const std::vector<Generation> got = generator.generate(prompts, wanted);
     if (model.grid().world().rank() != 0) return;
     const GenerationStats& stats = generator.stats();
@@ -130,5 +148,66 @@ TEST(Drafts, LeaveSlotsThatHoldWhatTheySay) {
     const auto got = generator.generate(next, wanted);
     EXPECT_EQ(tokens_of(got), want);
     EXPECT_GT(got[3].cached_tokens, 0);
+  });
+}
+
+TEST(DraftModel, DoesNotChangeTheTextOfAnyFamilyOnAnyGrid) {
+  for (const auto& sizes : {gpt(), llama(), mistral(), phi3(), deepseek(), gemma4(), mixtral()})
+    for (const GridShape& grid : {GridShape{}, {2, 1, 2, 1}, {1, 2, 1, 2}, {1, 1, 3, 1}}) {
+      SCOPED_TRACE(to_string(grid));
+      Config smaller = config_of(qwen3(), grid);
+      smaller.model.layers = 1;
+      EXPECT_GT(
+          compare(config_of(sizes, grid), some_prompts(5), of_three_tokens(24), {}, {6, &smaller}),
+          0);
+    }
+}
+
+/// The model itself is right, but for rounding, so that each pass has a token more.
+TEST(DraftModel, ThatIsTheModelItselfIsRight) {
+  const Prompts prompts = some_prompts(5);
+  for (const GridShape& grid : {GridShape{}, {2, 1, 2, 1}}) {
+    const Config config = config_of(llama(), grid);
+    for (const std::int64_t batch : {1, 3, 5})
+      EXPECT_GE(compare(config, prompts, {.max_tokens = 24}, {.batch = batch}, {2, &config}),
+                5 * 24 / 2 - 5);
+    EXPECT_GE(
+        compare(config, prompts, {.max_tokens = 24}, {.kept = {Quantization::q8_0}}, {2, &config}),
+        5 * 24 / 2 - 5)
+        << "with codes";
+  }
+}
+
+TEST(DraftModel, DoesNotChangeWhatIsDrawn) {
+  const Config config = config_of(llama()), writer = config_of(gpt());
+  GenerationOptions wanted = of_three_tokens(27);
+  wanted.sampling = {.temperature = 0.7, .top_k = 3};
+  wanted.sampling.repetition_penalty = 1.1;
+  for (wanted.seed = 1; wanted.seed < 6; ++wanted.seed)
+    for (const std::int64_t batch : {1, 3})
+      EXPECT_GT(compare(config, some_prompts(5), wanted, {.batch = batch}, {8, &writer}), 0);
+}
+
+/// Where its positions end it writes nothing, and where the context of the text is full it reads
+/// the rest anew.
+TEST(DraftModel, WritesAsFarAsItCan) {
+  Config few = config_of(gpt());
+  few.model.positions = 16;
+  GenerationOptions wanted = of_three_tokens(30);
+  EXPECT_GT(compare(config_of(llama()), some_prompts(5), wanted, {}, {8, &few}), 0);
+  wanted.slides = true;
+  EXPECT_GT(compare(config_of(mistral()), some_prompts(6), wanted, {.context = 12}, {8, &few}), 0);
+  wanted.stop_strings = {"\x03\x07"};
+  compare(config_of(llama()), some_prompts(5), wanted, {}, {8, &few});
+}
+
+TEST(DraftModel, IsRefusedIfItsStatesCannotBeTakenBack) {
+  with_model(config_of(llama()), [&](LoadedModel& model) {
+    LoadedModel writer(prepared_model(config_of(qwen3_5())), model.grid().world());
+    writer.initialise();
+    Generator generator(model, with_tokenizer({.drafts = 4, .draft_model = &writer}));
+    EXPECT_THAT([&] { generator.reserve(1); },
+                testing::ThrowsMessage<UsageError>(
+                    testing::HasSubstr("--draft: a model with DeltaNet layers")));
   });
 }

@@ -40,6 +40,7 @@ class CpuBackend final : public Backend {
   void attention(const Attention& args) override;
   void attention_backward(const AttentionBackward& args) override;
   void cached_attention(const CachedAttention& args) override;
+  bool reads_kept_codes() const override { return true; }
   void run(const RowwiseOperation& operation) override;
 
  private:

@@ -194,4 +194,30 @@ void dequantize(std::int64_t unit, const std::uint8_t* __restrict records, std::
   }
 }
 
+/// Writes the values of the codes of so many heads (HeadCodes), which follow one another, and
+/// prefetches as many behind them.
+template <typename T>
+void dequantize_heads(const std::uint8_t* __restrict codes, std::int64_t heads, std::int64_t D,
+                      T* __restrict out) {
+  constexpr Quantization kKind = Quantization::q8_0;
+  constexpr int kRecord = HeadCodes::kRecord, kEach = Floats::kEach, kStrip = Floats::kCount;
+  if (D % kRecord == 0) return dequantize<kKind>(kRecord, codes, heads * (D / kRecord), out);
+  constexpr QuantizedForm kForm{kKind, kRecord};
+  const std::int64_t bytes = HeadCodes::bytes(D), whole = D / kStrip * kStrip, rest = D - whole;
+  const std::int64_t of_whole = HeadCodes::bytes(whole);
+  for (; heads > 0; --heads, codes += bytes, out += D) {
+    dequantize<kKind>(kRecord, codes, whole / kRecord, out);
+    // The records of a strip: registers of codes may go beyond those that are left.
+    std::uint8_t records[2 * HeadCodes::kRecordBytes] = {};
+    static_assert(kStrip == 2 * kRecord);
+    std::memcpy(records, codes + of_whole, bytes - of_whole);
+    Floats x;
+    Floats::for_each([&](int i) __attribute__((always_inline)) {
+      x.r[i] = register_of<kKind>(kForm, records + i * kEach / kRecord * HeadCodes::kRecordBytes,
+                                  i * kEach % kRecord);
+    });
+    store<Order::memory>(out + whole, x, static_cast<int>(rest));
+  }
+}
+
 }  // namespace axonn::cpu

@@ -19,6 +19,7 @@ template void EmbeddingBackward::run(cpu::Launch, const Checker&) const;
 template void PositionsBackward::run(cpu::Launch, const Checker&) const;
 template void RotaryEmbedding::run(cpu::Launch, const Checker&) const;
 template void KeepHeads::run(cpu::Launch, const Checker&) const;
+template void RoundHeads::run(cpu::Launch, const Checker&) const;
 template void ChunkStarts::run(cpu::Launch, const Checker&) const;
 template void CopyHeads::run(cpu::Launch, const Checker&) const;
 template void AddSinks::run(cpu::Launch, const Checker&) const;

@@ -7,6 +7,7 @@
 #include "axonn/compute/ops/rowwise/launch.h"
 #include "axonn/compute/ops/rowwise/math.h"
 #include "axonn/compute/tensor/address.h"
+#include "axonn/compute/tensor/quantization.h"
 
 namespace axonn::rowwise {
 
@@ -68,6 +69,49 @@ struct KeepHeadsKernel {
           kept.row(first + row_remainder(positions[row], entries)), D, [](float x) { return x; },
           inp.row(row) + h * D);
     }
+  }
+};
+
+/// The same as codes. Bound by memory: R · k · D · (sizeof(T) + 17/16) bytes.
+template <typename T>
+struct KeepCodesKernel {
+  Matrix<std::uint8_t> kept;      // (slots · k · entries, HeadCodes::bytes(D))
+  Matrix<const T> inp;            // (R, k · D)
+  const std::int32_t* slots;      // (R), negative: the row is skipped
+  const std::int32_t* positions;  // (R)
+  std::int64_t entries, heads, D;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    if (slots[row] < 0) return;
+    const std::int64_t each = HeadCodes::records(D);
+    team.each(static_cast<int>(heads * each), [=, this](int i) {
+      const std::int64_t h = i / each, record = i % each,
+                         entry = (slots[row] * heads + h) * entries +
+                                 row_remainder(positions[row], entries);
+      HeadCodes::put_record(inp.row(row) + h * D + record * HeadCodes::kRecord,
+                            HeadCodes::count(D, record),
+                            kept.row(entry) + record * HeadCodes::kRecordBytes);
+    });
+  }
+};
+
+/// See ops::RoundHeads. One team per row. Bound by memory: 2 · R · k · D · sizeof(T) bytes.
+template <typename T>
+struct RoundHeadsKernel {
+  Matrix<T> out;        // (R, k · D), may be inp
+  Matrix<const T> inp;  // (R, k · D)
+  std::int64_t heads, D;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    const std::int64_t each = HeadCodes::records(D);
+    team.each(static_cast<int>(heads * each), [=, this](int i) {
+      const std::int64_t first = i / each * D + i % each * HeadCodes::kRecord;
+      const int count = HeadCodes::count(D, i % each);
+      std::uint8_t record[HeadCodes::kRecordBytes];
+      HeadCodes::put_record(inp.row(row) + first, count, record);
+      for (int at = 0; at < count; ++at)
+        put(out.row(row)[first + at], HeadCodes::value(record, at));
+    });
   }
 };
 
@@ -219,9 +263,12 @@ void RotaryEmbedding::run(auto launch, const Checker& check) const {
 }
 
 void KeepHeads::run(auto launch, const Checker& check) const {
-  const std::int64_t D = kept.cols;
+  const std::int64_t D = head_dim > 0 ? head_dim : kept.cols;
+  const bool codes = head_dim > 0 && kept.dtype == DType::u8;
   check.values("inp", inp);
-  check.type("kept", kept, {inp.dtype});
+  check.type("kept", kept, {codes ? DType::u8 : inp.dtype});
+  AXONN_CHECK(kept.cols == (codes ? HeadCodes::bytes(D) : D), "keep_heads: kept is ", kept,
+              ", want the ", codes ? HeadCodes::bytes(D) : D, " columns of heads of ", D);
   AXONN_CHECK(entries > 0 && D > 0 && inp.cols % D == 0 &&
                   kept.rows % std::max<std::int64_t>(1, inp.cols / D * entries) == 0,
               "keep_heads: inp ", inp, ", kept ", kept,
@@ -229,11 +276,29 @@ void KeepHeads::run(auto launch, const Checker& check) const {
               " entries for each of them in kept");
   check.ids("slots", slots, inp.rows);
   check.ids("positions", positions, inp.rows);
+  const auto *const of = address<const std::int32_t>(slots), *const at =
+                                                                 address<const std::int32_t>(
+                                                                     positions);
+  const std::int64_t heads = inp.cols / D;
   with_type(inp.dtype, [&]<typename T>(T) {
-    launch.rows({inp.rows, inp.cols, D},
-                rowwise::KeepHeadsKernel<T>{kept, inp, address<const std::int32_t>(slots),
-                                            address<const std::int32_t>(positions), entries,
-                                            inp.cols / D, width(kept)});
+    if (codes)
+      launch.rows({inp.rows, inp.cols, heads * HeadCodes::records(D)},
+                  rowwise::KeepCodesKernel<T>{kept, inp, of, at, entries, heads, D});
+    else
+      launch.rows({inp.rows, inp.cols, D},
+                  rowwise::KeepHeadsKernel<T>{kept, inp, of, at, entries, heads, width(kept)});
+  });
+}
+
+void RoundHeads::run(auto launch, const Checker& check) const {
+  check.values("inp", inp);
+  check.like("out", out, inp);
+  AXONN_CHECK(head_dim > 0 && inp.cols % head_dim == 0, "round_heads: inp is ", inp,
+              ", want whole heads of ", head_dim, " columns");
+  const std::int64_t heads = inp.cols / head_dim;
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.rows({inp.rows, inp.cols, heads * HeadCodes::records(head_dim)},
+                rowwise::RoundHeadsKernel<T>{out, inp, heads, head_dim});
   });
 }
 

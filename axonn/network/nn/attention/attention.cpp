@@ -4,6 +4,8 @@
 #include <map>
 #include <optional>
 
+#include "axonn/compute/tensor/address.h"
+#include "axonn/compute/tensor/quantization.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/nn/attention/branch_attention.h"
 #include "axonn/network/nn/attention/shared_attention.h"
@@ -143,7 +145,27 @@ std::optional<Chunk> cached_chunk(const Context& ctx, const LocalHeads& at, cons
   return make_chunk(ctx, qkv, value, qkv.placement);
 }
 
+/// The chunk with its keys and values as they are kept.
+Chunk as_kept(const Context& ctx, const LocalHeads& at, const Chunk& qkv) {
+  const KeyValueCache* const cache = ctx.find<KeyValueCache>();
+  const KeptForm* const form = cache ? &cache->options().form : ctx.find<KeptForm>();
+  if (!form || form->kind == Quantization::none) return qkv;
+  AXONN_CHECK(!ctx.tape, "attention: keys and values that are kept as codes have no gradients");
+  Chunk kept = qkv;
+  kept.value = ctx.like(qkv.value);
+  const View from = qkv.value.view(), to = kept.value.view();
+  const std::int64_t first = at.heads * at.dim, count = 2 * at.room * at.dim;
+  ctx.backend.run(ops::Cast{at.q(to), at.q(from)});
+  ctx.backend.run(ops::RoundHeads{
+      .out = to.col_range(first, count), .inp = from.col_range(first, count), .head_dim = at.dim});
+  return kept;
+}
+
 }  // namespace
+
+std::int64_t KeptForm::bytes(std::int64_t head_dim, DType dtype) const {
+  return kind == Quantization::none ? head_dim * bytes_of(dtype) : HeadCodes::bytes(head_dim);
+}
 
 Var attention(const Context& context, const Var& qkv, const Heads& heads, const Sinks* sinks) {
   const auto forward = [heads, sinks](const Context& ctx, const Chunk& in) {
@@ -151,8 +173,9 @@ Var attention(const Context& context, const Var& qkv, const Heads& heads, const 
     AXONN_CHECK(in.placement.cols.has(Axis::x) && in.value.cols() == at.width(), "attention: qkv ",
                 in.value.raw_view(), ", wanted ", at.width(), " columns over x: ", at.heads,
                 " query and 2 x ", at.room, " key-value heads of ", at.dim);
-    if (in.rows.share) return shared_attention(ctx, at, in, sinks);
+    if (in.rows.share) return shared_attention(ctx, at, as_kept(ctx, at, in), sinks);
     if (auto out = cached_chunk(ctx, at, in, sinks)) return *std::move(out);
+    const Chunk seen = as_kept(ctx, at, in);
     const auto kernel = [ctx, at](const Chunk& inp, const Tensor& out, const Tensor& stats) {
       const Tensor starts = first_seen(ctx, at, inp.rows);
       ctx.backend.attention(forward_args(ctx, at, inp, out, stats, starts));
@@ -168,7 +191,7 @@ Var attention(const Context& context, const Var& qkv, const Heads& heads, const 
                                       .d_v = at.v(d)});
     };
     const AttentionKernels whole{kernel, backward};
-    return attention_chunk(ctx, at, in, sinks,
+    return attention_chunk(ctx, at, seen, sinks,
                            in.rows.branches.empty() ? whole : branch_kernels(ctx, whole));
   };
   return each_later(context, qkv, forward, {.reads_parameters = sinks != nullptr});
@@ -180,6 +203,8 @@ void KeyValueCache::begin_pass(const Context& ctx, std::span<const std::int32_t>
               "KeyValueCache: wanted as many slots as positions and at least one entry, got ",
               slots.size(), " slots, ", positions.size(), " positions and ", options_.entries,
               " entries");
+  AXONN_CHECK(!options_.latents || options_.form.kind == Quantization::none,
+              "KeyValueCache: latents are kept in the compute type alone");
   std::map<std::int32_t, std::int32_t> last;
   for (std::size_t r = 0; r < slots.size(); ++r) {
     AXONN_CHECK(slots[r] < options_.slots, "KeyValueCache: slot ", slots[r], ", wanted less than ",
@@ -218,7 +243,9 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
   const bool shares = at.cached_by >= 0;
   if (!shares && next_ == layers_.size()) {
     const std::int64_t rows = options_.slots * at.room * options_.entries;
-    const Tensor keys = ctx.empty(rows, at.dim, ctx.dtype);
+    const bool codes = options_.form.kind != Quantization::none;
+    const Tensor keys = codes ? ctx.empty(rows, HeadCodes::bytes(at.dim), DType::u8)
+                              : ctx.empty(rows, at.dim, ctx.dtype);
     layers_.push_back({keys, at.keys_are_values ? keys : ctx.like(keys)});
   }
   AXONN_CHECK(at.cached_by < static_cast<std::int64_t>(next_), "KeyValueCache: the keys of layer ",
@@ -230,7 +257,8 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
                                    .inp = inp,
                                    .slots = slots_.kept.view(),
                                    .positions = positions,
-                                   .entries = options_.entries});
+                                   .entries = options_.entries,
+                                   .head_dim = at.dim});
   };
   if (!shares) {
     keep(layer.keys, at.k(all));
@@ -267,9 +295,13 @@ void KeyValueCache::copy_slot(const Context& ctx, std::int32_t from, std::int32_
     const std::int64_t rows = all.rows() / options_.slots;
     const auto in = [&](std::int32_t slot) {
       const Tensor mine = all.row_range(slot * rows, rows);
-      return mine.reshape(heads, mine.count() / heads).col_range(0, cols);
+      return mine.reshape(heads, mine.count() / heads).col_range(0, cols).view();
     };
-    ctx.backend.run(ops::Cast{in(to).view(), in(from).view()});
+    const View target = in(to), source = in(from);
+    if (all.dtype() != DType::u8) return ctx.backend.run(ops::Cast{target, source});
+    for (std::int64_t head = 0; head < heads; ++head)
+      ctx.backend.device().copy(address<std::uint8_t>(target, head),
+                                address<std::uint8_t>(source, head), cols);
   };
   const std::int64_t held = std::min(positions, options_.entries);
   for (const Layer& layer : layers_)
@@ -280,11 +312,11 @@ void KeyValueCache::copy_slot(const Context& ctx, std::int32_t from, std::int32_
       copy(*all, 1, all->count() / options_.slots);
 }
 
-std::int64_t KeyValueCache::elements(const Heads& heads, const Grid& grid) {
+std::int64_t KeyValueCache::kept_heads(const Heads& heads, const Grid& grid) {
   checked(heads);
   const int x = grid.extent(Axis::x), y = grid.extent(Axis::y);
   const int ways = heads.divide_over_y(grid) ? x * y : x;
-  return 2 * shared_room(heads.kv_heads, heads.heads, ways) * heads.head_dim;
+  return 2 * shared_room(heads.kv_heads, heads.heads, ways);
 }
 
 }  // namespace axonn

@@ -96,6 +96,15 @@ struct LocalHeads {
 ///   qkv  (R, (h + 2k)·D)  this rank's query, key and value heads    out  (R, h·D)
 Var attention(const Context& ctx, const Var& qkv, const Heads& heads, const Sinks* sinks = nullptr);
 
+/// How keys and values are kept. Attached to a pass without a KeyValueCache, attention() sees them
+/// as a cache would keep them: rounded to the values of their codes (HeadCodes). Not with a tape.
+struct KeptForm {
+  Quantization kind = Quantization::none;  ///< none: in the compute type; or q8_0
+
+  /// Bytes of a head's keys, or values, of a position.
+  std::int64_t bytes(std::int64_t head_dim, DType dtype) const;
+};
+
 /// The keys and values of all attention layers, for sequences that are being generated. If it is
 /// attached to a pass, attention() stores those of its rows and reads those of earlier passes. A
 /// model needs no code for it, provided that its rows see one another only through attention().
@@ -109,7 +118,10 @@ Var attention(const Context& ctx, const Var& qkv, const Heads& heads, const Sink
 /// identified in the same way: recurrent(). With Options::latents, LatentAttention keeps latents by
 /// itself, and attention() sees the rows of its pass alone.
 ///
-///   keys, values  (slots · k · entries, D) each, of every layer
+/// With Options::form, keys and values are kept as codes. All rows of a sequence see their values,
+/// those of the pass that makes them, too, so that no result depends on how passes are cut.
+///
+///   keys, values  (slots · k · entries, D) each, of every layer; codes: HeadCodes::bytes(D) of u8
 class KeyValueCache {
  public:
   struct Options {
@@ -118,6 +130,7 @@ class KeyValueCache {
     /// Positions whose inputs a recurrent layer keeps beside its states (DeltaNet::kept_inputs()).
     std::int64_t inputs = 0;
     bool latents = false;
+    KeptForm form = {};  ///< not with latents
   };
   /// The keys and values that attention() reads in a pass.
   enum class Reads {
@@ -166,8 +179,8 @@ class KeyValueCache {
   void copy_slot(const Context& ctx, std::int32_t from, std::int32_t to,
                  std::int64_t positions) const;
 
-  /// Elements that one position of one layer takes on this rank.
-  static std::int64_t elements(const Heads& heads, const Grid& grid);
+  /// Heads of keys and of values that one position of one layer has on this rank.
+  static std::int64_t kept_heads(const Heads& heads, const Grid& grid);
 
  private:
   struct Layer {

@@ -8,6 +8,7 @@
 #include "axonn/compute/ops/cpu/attention/attention_blocks.h"
 #include "axonn/compute/ops/cpu/attention/invariant_cached_attention.h"
 #include "axonn/compute/ops/cpu/cpu_backend.h"
+#include "axonn/compute/ops/cpu/dequantize.h"
 #include "axonn/compute/ops/cpu/launch.h"
 #include "axonn/compute/ops/cpu/matmul/row_dots.h"
 #include "axonn/compute/ops/operand_checks.h"
@@ -19,7 +20,8 @@
 // are then combined in the order of the stretches. So long sequences give work to all threads, and
 // no bit depends on the number of threads or on the other rows.
 //
-// Bound by memory: 2 · D · sizeof(T) bytes for each key-value head and position seen.
+// Bound by memory: 2 · D · sizeof(T) bytes for each key-value head and position seen, or of codes
+// 2 · D · 17/16.
 
 namespace axonn::cpu {
 
@@ -100,21 +102,45 @@ struct Seen {
   }
 };
 
-/// Adds `count` keys, consecutive in the cache from `entry`, to a stretch's partial results.
+/// Consecutive entries of the cache. Values of codes are made in `memory`, which stays in the L1
+/// cache, of kMade entries at a time.
+struct Entries {
+  static constexpr int kMade = 16;
+
+  std::int64_t first;
+  int count, D;
+  void* memory;  // of kMade · D values of q's type, if there are codes
+
+  /// Calls f(begin, count, keys or values (count, D) of T) for all entries, in their order.
+  template <typename T>
+  void each(const View& kept, auto f) const {
+    if (kept.dtype != DType::u8) return f(0, count, address<const T>(kept, first));
+    T* const made = static_cast<T*>(memory);
+    for (int begin = 0; begin < count; begin += kMade) {
+      const int some = std::min(kMade, count - begin);
+      dequantize_heads(address<const std::uint8_t>(kept, first + begin), some, D, made);
+      f(begin, some, made);
+    }
+  }
+};
+
+/// Adds keys to a stretch's partial results.
 template <typename T>
-void add_keys(const CachedAttention& args, const Task& task, const Partial& out, std::int64_t entry,
-              int count) {
+void add_keys(const CachedAttention& args, const Task& task, const Partial& out,
+              const Entries& entries) {
   constexpr int kMost = 8;  // heads whose scores are computed together
-  const int D = static_cast<int>(args.head_dim);
-  const T *keys = address<T>(args.keys, entry), *values = address<T>(args.values, entry);
+  const int D = entries.D, count = entries.count;
   const HeadRange heads = heads_of(args, task.kv_head);
   const Team team;
   for (std::int64_t first = heads.begin; first < heads.end; first += kMost) {
     alignas(64) float scores[kMost][kBlock];
     const std::int64_t n = std::min<std::int64_t>(kMost, heads.end - first);
-    row_dots<T>(
-        {address<T>(args.q, task.row) + first * D, D, keys, D, D}, n, count,
-        [&](std::int64_t h, std::int64_t key, float dot) { scores[h][key] = args.scale * dot; });
+    const T* const q = address<T>(args.q, task.row) + first * D;
+    entries.each<T>(args.keys, [&](int begin, int some, const T* keys) {
+      row_dots<T>({q, D, keys, D, D}, n, some, [&](std::int64_t h, std::int64_t key, float dot) {
+        scores[h][begin + key] = args.scale * dot;
+      });
+    });
     for (std::int64_t h = 0; h < n; ++h) {
       if (args.cap > 0) ScoreFactors{1, args.cap}.apply(scores[h], count);
       float *p = scores[h], &m = out.m(first + h), &l = out.l(first + h), *o = out.o(first + h);
@@ -128,13 +154,16 @@ void add_keys(const CachedAttention& args, const Task& task, const Partial& out,
       if (rescale != 1)
         team.map(
             o, D, [=](float x) { return x * rescale; }, o);
-      add_values(o, p, values, count, D);
     }
+    entries.each<T>(args.values, [&](int begin, int some, const T* values) {
+      for (std::int64_t h = 0; h < n; ++h)
+        add_values(out.o(first + h), scores[h] + begin, values, some, D);
+    });
   }
 }
 
 template <typename T>
-void stretch_task(const CachedAttention& args, const Task& task, const Partial& out) {
+void stretch_task(const CachedAttention& args, const Task& task, const Partial& out, void* memory) {
   const HeadRange heads = heads_of(args, task.kv_head);
   for (std::int64_t h = heads.begin; h < heads.end; ++h) {
     std::fill_n(out.o(h), out.width, 0.0f);
@@ -148,7 +177,8 @@ void stretch_task(const CachedAttention& args, const Task& task, const Partial& 
   for (std::int64_t key = seen.begin; key < seen.end;) {
     const std::int64_t entry = key % args.entries;
     const auto count = std::min({std::int64_t{kBlock}, seen.end - key, args.entries - entry});
-    add_keys<T>(args, task, out, first + entry, static_cast<int>(count));
+    add_keys<T>(args, task, out,
+                {first + entry, static_cast<int>(count), static_cast<int>(args.head_dim), memory});
     key += count;
   }
 }
@@ -189,7 +219,9 @@ void CpuBackend::cached_attention(const CachedAttention& args) {
                      each = Partial::count(width) * args.heads;
   const std::int64_t at_once = std::clamp<std::int64_t>(kFloats / (each * stretches), 1,
                                                         std::max<std::int64_t>(1, args.q.rows));
-  float* memory = scratch_.take<float>(at_once * stretches * each);
+  const std::int64_t made = args.keys.dtype == DType::u8 ? Entries::kMade * width : 0;
+  float* memory = scratch_.take<float>(at_once * stretches * each + threads_ * made);
+  float* const of_threads = memory + at_once * stretches * each;
   std::vector<Partial> partials;
   for (std::int64_t i = 0; i < at_once * stretches; ++i)
     partials.push_back({memory + i * each, width});
@@ -203,7 +235,8 @@ void CpuBackend::cached_attention(const CachedAttention& args) {
         for (std::int64_t i = 0; i < rows * args.kv_heads * stretches; ++i) {
           const std::int64_t row = i / stretches / args.kv_heads, stretch = i % stretches;
           stretch_task<T>(args, {begin + row, i / stretches % args.kv_heads, stretch},
-                          partials[row * stretches + stretch]);
+                          partials[row * stretches + stretch],
+                          of_threads + omp_get_thread_num() * made);
         }
 #pragma omp for schedule(static)
         for (std::int64_t i = 0; i < rows * args.heads; ++i) {

@@ -7,6 +7,7 @@
 
 #include "axonn/compute/ops/cpu/attention/attention_blocks.h"
 #include "axonn/compute/ops/cpu/attention/running_softmax.h"
+#include "axonn/compute/ops/cpu/dequantize.h"
 #include "axonn/compute/tensor/address.h"
 
 namespace axonn::cpu {
@@ -22,15 +23,21 @@ using Workspace = SoftmaxWorkspace<kHeads>;
 constexpr std::int64_t ring_count(int width) { return 2 * kBlock * width; }
 
 /// `count` entries of a slot of a key-value head, from that of `position`, as rows of a matrix:
-/// where they lie, or copied to `memory` where they go beyond the last entry.
+/// where they lie, or copied to `memory` where they go beyond the last entry or are codes.
 template <typename T>
 View entries_of(const CachedAttention& args, const View& cached, std::int64_t first,
                 std::int64_t position, int count, T* memory) {
   const std::int64_t entry = position % args.entries, D = args.head_dim;
-  if (entry + count <= args.entries) return cached.row_range(first + entry, count);
-  for (int i = 0; i < count; ++i)
-    std::copy_n(address<const T>(cached, first + (position + i) % args.entries), D, memory + i * D);
-  return {memory, cached.dtype, count, D, D};
+  const bool codes = cached.dtype == DType::u8;
+  if (!codes && entry + count <= args.entries) return cached.row_range(first + entry, count);
+  for (int i = 0; i < count; ++i) {
+    const std::int64_t at = first + (position + i) % args.entries;
+    if (codes)
+      dequantize_heads(address<const std::uint8_t>(cached, at), 1, D, memory + i * D);
+    else
+      std::copy_n(address<const T>(cached, at), D, memory + i * D);
+  }
+  return {memory, args.q.dtype, count, D, D};
 }
 
 /// The query heads of one row for one key-value head, to the bit as in attention().

@@ -148,11 +148,52 @@ void dot_tile(Dots& out, RowPairs<T> at) {
     at.b += kFull;
   }
   if (at.K > 0) add_last_products(sums, at, static_cast<int>(at.K));
-  if constexpr (Lanes::kRegisters == 1 && Rows == 4 && Cols == 4) return sums_of_lanes(out, sums);
+  if constexpr (Lanes::kRegisters == 1 && Rows >= 3 && Cols == 4) {
+    if constexpr (Rows == 4) return sums_of_lanes(out, sums);
+    Lanes four[4][4] = {};
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+      for (int c = 0; c < Cols; ++c) four[r][c] = sums[r][c];
+    return sums_of_lanes(out, four);
+  }
 #pragma GCC unroll 4
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
     for (int c = 0; c < Cols; ++c) out[r][c] = sum_of_lanes(sums[r][c]);
+}
+
+/// Calls write(r, c, dot product) for one or two rows of a and the first 16 / Rows rows of b, with
+/// registers that hold all lanes: the sums of dot_tile(), of which the last ones of 16 at a time.
+template <int Rows, typename T, typename Write>
+void dot_sixteen(RowPairs<T> at, const Write& write) {
+  constexpr int kFull = kLaneCount<T>, kCols = 16 / Rows;
+  Lanes sums[4][4] = {};
+  const auto add = [&](const auto& left, const auto& right) __attribute__((always_inline)) {
+#pragma GCC unroll 2
+    for (int r = 0; r < Rows; ++r) {
+      const Lanes a = left(r);
+#pragma GCC unroll 16
+      for (int c = 0; c < kCols; ++c) {
+        const int i = r * kCols + c;
+        add_to_register<T>(sums[i / 4][i % 4].r[0], a.r[0], right(c).r[0]);
+      }
+    }
+  };
+  const auto rows_at = [](const T* first, std::int64_t row, int count) {
+    return [=](int i) __attribute__((always_inline)) { return load_lanes(first + i * row, count); };
+  };
+  for (; at.K >= kFull; at.K -= kFull, at.a += kFull, at.b += kFull) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kCols; ++c) __builtin_prefetch(at.b + (kCols + c) * at.b_row);
+    add(rows_at(at.a, at.a_row, kFull), rows_at(at.b, at.b_row, kFull));
+  }
+  const int left = static_cast<int>(at.K);
+  if (left > 0) add(rows_at(at.a, at.a_row, left), rows_at(at.b, at.b_row, left));
+  Dots dots;
+  sums_of_lanes(dots, sums);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) write(i / kCols, i % kCols, dots[i / 4][i % 4]);
 }
 
 /// dot_tile() for 1 to kDotRows<T> rows.
@@ -266,6 +307,19 @@ void stream_dots(const RowPairs<T>& of, std::int64_t rows, std::int64_t cols, co
 template <typename T, typename Write>
 void row_dots(const RowPairs<T>& of, std::int64_t rows, std::int64_t cols, const Write& write) {
   std::int64_t col = 0;
+  if constexpr (Lanes::kRegisters == 1) {
+    const auto sixteen = [&]<int Rows>() {
+      for (constexpr int kCols = 16 / Rows; col + kCols <= cols; col += kCols) {
+        RowPairs<T> here = of;
+        here.b += col * of.b_row;
+        detail::dot_sixteen<Rows>(
+            here, [&](std::int64_t r, std::int64_t c, float dot)
+                      __attribute__((always_inline)) { write(r, col + c, dot); });
+      }
+    };
+    if (rows == 1) sixteen.template operator()<1>();
+    if (rows == 2) sixteen.template operator()<2>();
+  }
   for (; col + detail::kDotCols <= cols; col += detail::kDotCols)
     detail::dot_columns<detail::kDotCols>(of, rows, col, write);
   for (; col < cols; ++col) detail::dot_columns<1>(of, rows, col, write);

@@ -191,6 +191,8 @@ __global__ void __launch_bounds__(kStretch) combine_stretches(const CachedHead<T
 
 void CudaBackend::cached_attention(const CachedAttention& args) {
   check_cached_attention(args);
+  AXONN_CHECK(args.keys.dtype == args.q.dtype, "cached_attention: keys are ", args.keys, ", want ",
+              name_of(args.q.dtype), " on a GPU");
   AXONN_CHECK(args.head_dim <= kMostWidth, "cached_attention: head_dim is ", args.head_dim,
               ", want at most ", kMostWidth, " on a GPU");
   if (args.q.count() == 0) return;
