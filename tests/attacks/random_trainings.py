@@ -87,6 +87,9 @@ class Trial:
     def __init__(self, program, folder):
         self.program, self.folder = str(Path(program).resolve()), Path(folder)
         self.launcher = launcher(self.program)
+        build = Path(self.program).parent.parent  # temporary folders may be in memory
+        kind = subprocess.run(["stat", "-f", "-c", "%T", build], capture_output=True, text=True)
+        self.disk = None if kind.stdout.strip() == "tmpfs" else build
         self.folder.mkdir(parents=True, exist_ok=True)
         lines = write_text(self.folder / "text.txt", random.Random(7))
         write_examples(self.folder / "lines.jsonl", lines)
@@ -101,8 +104,8 @@ class Trial:
     def command(self, training, name, grid, *words):
         """One of the program's commands with the keys; `grid` tells the number of processes."""
         start, keys = [], dict(training.keys)
-        if "offload.dir" in keys:  # temporary folders may be in memory, where it is refused
-            keys["offload.dir"] = str(Path(self.program).parent.parent / "offloaded")
+        if keys.pop("offload.dir", None) and self.disk:
+            keys["offload.dir"] = str(self.disk / "offloaded")
         if training.mpi and self.launcher.exists() and grid == training.grid:
             ranks = grid[0] * grid[1] * grid[2] * grid[3]
             start = [str(self.launcher), "-np", str(ranks)]

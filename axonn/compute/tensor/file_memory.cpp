@@ -60,7 +60,17 @@ FileHandle make_file(const std::string& folder) {
   return FileHandle(file);
 }
 
+/// The address at which its page begins.
+std::uintptr_t page_of(std::uintptr_t address) {
+  return address - address % static_cast<std::uintptr_t>(FileMemory::page());
+}
+
 }  // namespace
+
+std::int64_t FileMemory::page() {
+  static const std::int64_t bytes = sysconf(_SC_PAGESIZE);
+  return bytes;
+}
 
 FileMemory::FileMemory(std::string folder) : folder_(std::move(folder)), file_(make_file(folder_)) {
   install_bus_error();
@@ -89,8 +99,7 @@ void FileMemory::release(void* memory, std::int64_t bytes) noexcept {
 void FileMemory::read_ahead(const void* part, std::int64_t bytes) const noexcept {
   constexpr std::int64_t kAtOnce = 1 << 20;  // the system reads no more in one call
   const auto address = reinterpret_cast<std::uintptr_t>(part);
-  const std::uintptr_t begin = address / kPage * kPage,
-                       end = address + static_cast<std::uintptr_t>(bytes);
+  const std::uintptr_t begin = page_of(address), end = address + static_cast<std::uintptr_t>(bytes);
   for (std::uintptr_t at = begin; at < end; at += kAtOnce)
     madvise(reinterpret_cast<void*>(at), std::min<std::uintptr_t>(kAtOnce, end - at),
             MADV_WILLNEED);
@@ -98,7 +107,7 @@ void FileMemory::read_ahead(const void* part, std::int64_t bytes) const noexcept
 
 void FileMemory::put_away(const void* part, std::int64_t bytes) const noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(part);
-  const std::uintptr_t begin = address / kPage * kPage;
+  const std::uintptr_t begin = page_of(address);
   madvise(reinterpret_cast<void*>(begin), address - begin + static_cast<std::uintptr_t>(bytes),
           MADV_DONTNEED);  // of a shared mapping: no value is lost
 }

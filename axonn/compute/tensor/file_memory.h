@@ -20,10 +20,10 @@ class FileMemory {
   FileMemory& operator=(const FileMemory&) = delete;
   ~FileMemory();
 
-  /// Bytes of a page, to which sizes are rounded up.
-  static constexpr std::int64_t kPage = 4096;
+  /// Bytes of a page of this system, to which sizes are rounded up.
+  static std::int64_t page();
   static std::int64_t whole_pages(std::int64_t bytes) {
-    return (bytes + kPage - 1) / kPage * kPage;
+    return (bytes + page() - 1) / page() * page();
   }
 
   /// Zeros. Throws UsageError, with the folder and what it has free, if the disk has no room.

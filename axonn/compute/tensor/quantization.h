@@ -119,28 +119,33 @@ struct QuantizedValues {
 void quantize(Quantization kind, std::int64_t block, std::span<const float> values,
               QuantizedValues& out);
 
-/// Writes the codes of q8_0 of the values of a block, and returns their factor: not finite if a
-/// value is not.
+/// The factor of the codes of q8_0 of the values of a block: not finite if a value is not.
 template <typename T>
-AXONN_DEVICE float q8_0_codes(const T* values, int count, std::uint8_t* codes) {
+AXONN_DEVICE float q8_0_factor(const T* values, int count) {
   // Sizes of floats are in the order of their bits.
-  constexpr float kMost = 127;
   std::int32_t most = 0;
   for (int i = 0; i < count; ++i) {
     const std::int32_t size = std::bit_cast<std::int32_t>(get(values[i])) & 0x7fffffff;
     most = size > most ? size : most;
   }
-  const float factor = std::bit_cast<float>(most) / kMost,
-              inverse = factor == 0 ? 0.0f : 1.0f / factor;
-  for (int i = 0; i < count; ++i) {
-    const float x = get(values[i]) * inverse, low = x < kMost ? x : kMost,
-                within = -kMost < low ? low : -kMost;
-    // To the nearest integer, ties away from 0, as std::round(), which would be a call.
-    const auto whole = static_cast<std::int32_t>(within);
-    const float rest = within - static_cast<float>(whole);
-    const std::int32_t code = whole + (rest >= 0.5f ? 1 : 0) - (rest <= -0.5f ? 1 : 0);
-    codes[i] = static_cast<std::uint8_t>(code);
-  }
+  return std::bit_cast<float>(most) / 127.0f;
+}
+
+/// The code of a value times the inverse of that factor: the nearest integer, ties away from 0, as
+/// std::round(), which would be a call.
+AXONN_DEVICE inline std::uint8_t q8_0_code(float x) {
+  constexpr float kMost = 127;
+  const float low = x < kMost ? x : kMost, within = -kMost < low ? low : -kMost;
+  const auto whole = static_cast<std::int32_t>(within);
+  const float rest = within - static_cast<float>(whole);
+  return static_cast<std::uint8_t>(whole + (rest >= 0.5f ? 1 : 0) - (rest <= -0.5f ? 1 : 0));
+}
+
+/// Writes the codes of a block, and returns its factor.
+template <typename T>
+AXONN_DEVICE float q8_0_codes(const T* values, int count, std::uint8_t* codes) {
+  const float factor = q8_0_factor(values, count), inverse = factor == 0 ? 0.0f : 1.0f / factor;
+  for (int i = 0; i < count; ++i) codes[i] = q8_0_code(get(values[i]) * inverse);
   return factor;
 }
 
@@ -167,9 +172,15 @@ struct HeadCodes {
     record[0] = static_cast<std::uint8_t>(factor.bits & 0xff);
     record[1] = static_cast<std::uint8_t>(factor.bits >> 8);
   }
-  AXONN_DEVICE static float value(const std::uint8_t* record, int i) {
-    return dequantized(Quantization::q8_0, record[kFactorBytes + i],
-                       record_factor<Quantization::q8_0>(record));
+  /// Replaces values by those of the codes of a record of theirs.
+  template <typename T>
+  AXONN_DEVICE static void round(const T* values, int count, T* out) {
+    const float factor = q8_0_factor(values, count), inverse = factor == 0 ? 0.0f : 1.0f / factor;
+    f16 stored;
+    put(stored, factor);
+    for (int i = 0; i < count; ++i)
+      put(out[i],
+          dequantized(Quantization::q8_0, q8_0_code(get(values[i]) * inverse), get(stored)));
   }
 };
 

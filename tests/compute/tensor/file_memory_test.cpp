@@ -11,7 +11,7 @@
 #include "axonn/compute/tensor/tensor.h"
 #include "axonn/foundation/base/check.h"
 
-#include "tests/support/build_paths.h"
+#include "tests/support/disk_folder.h"
 #include "tests/support/temporary_path.h"
 
 using namespace axonn;
@@ -23,15 +23,12 @@ namespace {
 constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
 constexpr MemoryUse kUses[] = {MemoryUse::optimizer};
 
-/// A folder on a disk, unlike a temporary one on some systems.
-std::string disk_folder() { return test::build_folder() + "/offloaded"; }
-
 /// Bytes of this process in memory that files have.
 std::int64_t bytes_of_files() {
   std::ifstream file("/proc/self/statm");
   std::int64_t size = 0, resident = 0, shared = 0;
   file >> size >> resident >> shared;
-  return shared * FileMemory::kPage;
+  return shared * FileMemory::page();
 }
 
 std::string refusal_of(const std::function<void()>& work) {
@@ -46,7 +43,8 @@ std::string refusal_of(const std::function<void()>& work) {
 }  // namespace
 
 TEST(FileMemory, BeginsWithZerosAndKeepsValuesThatArePutAway) {
-  FileMemory memory(disk_folder());
+  if (!test::has_disk()) GTEST_SKIP() << test::kNoDisk;
+  FileMemory memory(test::disk_folder());
   auto *first = static_cast<char*>(memory.allocate(10)),
        *second = static_cast<char*>(memory.allocate(9000));
   EXPECT_EQ(std::string(second, 9000), std::string(9000, '\0'));
@@ -62,7 +60,8 @@ TEST(FileMemory, BeginsWithZerosAndKeepsValuesThatArePutAway) {
 }
 
 TEST(FileMemory, ThatIsPutAwayIsNotTheProcesss) {
-  FileMemory memory(disk_folder());
+  if (!test::has_disk()) GTEST_SKIP() << test::kNoDisk;
+  FileMemory memory(test::disk_folder());
   void* const data = memory.allocate(64 * kMebibyte);
   const std::int64_t before = bytes_of_files();
   std::memset(data, 1, 64 * kMebibyte);
@@ -73,7 +72,8 @@ TEST(FileMemory, ThatIsPutAwayIsNotTheProcesss) {
 }
 
 TEST(FileMemory, LeavesNoFile) {
-  const std::string folder = disk_folder() + "/left";
+  if (!test::has_disk()) GTEST_SKIP() << test::kNoDisk;
+  const std::string folder = test::disk_folder() + "/left";
   std::filesystem::remove_all(folder);
   FileMemory memory(folder);
   memory.release(memory.allocate(1), 1);
@@ -81,6 +81,7 @@ TEST(FileMemory, LeavesNoFile) {
 }
 
 TEST(FileMemory, IsRefusedWhereItCannotBe) {
+  if (!test::has_disk()) GTEST_SKIP() << test::kNoDisk;
   const test::TemporaryPath folder;
   test::spill(folder / "file", "");
   EXPECT_THAT(refusal_of([&] { FileMemory(folder / "file"); }), HasSubstr(folder / "file"));
@@ -88,20 +89,22 @@ TEST(FileMemory, IsRefusedWhereItCannotBe) {
     EXPECT_THAT(refusal_of([] { FileMemory("/dev/shm"); }),
                 AllOf(HasSubstr("/dev/shm"), HasSubstr("tmpfs"), HasSubstr("disk of this node")));
   }
-  FileMemory memory(disk_folder());
-  EXPECT_THAT(refusal_of([&] { memory.allocate(std::int64_t{1} << 60); }),
-              AllOf(HasSubstr("do not fit into a file of " + disk_folder()), HasSubstr(" free: ")));
+  FileMemory memory(test::disk_folder());
+  EXPECT_THAT(
+      refusal_of([&] { memory.allocate(std::int64_t{1} << 60); }),
+      AllOf(HasSubstr("do not fit into a file of " + test::disk_folder()), HasSubstr(" free: ")));
 }
 
 TEST(InMemory, CountsTensorsOfAFileWhileOneLives) {
+  if (!test::has_disk()) GTEST_SKIP() << test::kNoDisk;
   const auto device = make_cpu_device();
   Arena arena(*device);
-  arena.offload(disk_folder(), kUses);
+  arena.offload(test::disk_folder(), kUses);
   const Tensor moments = Tensor::long_lived(arena, 1, 2000, DType::f32, MemoryUse::optimizer),
                shard = Tensor::long_lived(arena, 1, 16, DType::f32, MemoryUse::gradients);
   EXPECT_TRUE(moments.in_file());
   EXPECT_FALSE(shard.in_file());
-  EXPECT_EQ(arena.stats().file_bytes, 8192);
+  EXPECT_EQ(arena.stats().file_bytes, FileMemory::whole_pages(8000));
   EXPECT_EQ(arena.stats().live_bytes, 64);
   {
     const InMemory all({moments, shard, Tensor()}), again({moments.col_range(5, 1)});

@@ -10,7 +10,7 @@
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/config/resolve.h"
 
-#include "tests/support/build_paths.h"
+#include "tests/support/disk_folder.h"
 #include "tests/support/dry_peak.h"
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
@@ -22,9 +22,6 @@ using testing::HasSubstr;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// A folder on a disk, unlike a temporary one on some systems.
-std::string disk_folder() { return test::build_folder() + "/offloaded"; }
 
 /// Two micro-batches a step of a model of two blocks.
 Config offloaded_config(const GridShape& grid, DType dtype) {
@@ -63,7 +60,7 @@ double expect_same_in_less_memory(const Config& config) {
   SCOPED_TRACE(
       concat(with_factors(config.parallelism.grid()), ", ", name_of(config.training.dtype)));
   Config offloaded = config;
-  offloaded.offload.dir = disk_folder();
+  offloaded.offload.dir = test::disk_folder();
   const OffloadedRun want = offloaded_run(config), got = offloaded_run(offloaded);
   EXPECT_EQ(got.losses, want.losses);
   EXPECT_EQ(got.norms, want.norms);
@@ -84,6 +81,7 @@ double expect_same_in_less_memory(const Config& config) {
 }  // namespace
 
 TEST(Offload, HasTheSameBitsAndTheMemoryOfTheDryRunOnEveryGrid) {
+  if (!test::has_disk()) GTEST_SKIP() << test::kNoDisk;
   for (const GridShape grid : {GridShape{1, 1, 1, 1}, GridShape{1, 1, 2, 1}, GridShape{1, 1, 1, 2},
                                GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 2}})
     for (const DType dtype : {DType::f32, DType::bf16})
@@ -91,6 +89,7 @@ TEST(Offload, HasTheSameBitsAndTheMemoryOfTheDryRunOnEveryGrid) {
 }
 
 TEST(Offload, OfDeepModelsTakesTheMemoryOfFewBlocks) {
+  if (!test::has_disk()) GTEST_SKIP() << test::kNoDisk;
   Config config = offloaded_config({1, 1, 1, 1}, DType::bf16);
   config.model.layers = 24;
   config.activation_checkpoint.mode = RecomputeMode::full;
@@ -98,6 +97,7 @@ TEST(Offload, OfDeepModelsTakesTheMemoryOfFewBlocks) {
 }
 
 TEST(Offload, HasTheSameBitsWhateverIsTrainedAndHow) {
+  if (!test::has_disk()) GTEST_SKIP() << test::kNoDisk;
   const std::vector<std::pair<const char*, std::function<void(Config&)>>> changes = {
       {"adapters", [](Config& c) { c.model.lora.rank = 2; }},
       {"adapters on codes",
@@ -139,7 +139,7 @@ TEST(Offload, HasTheSameBitsWhateverIsTrainedAndHow) {
       Config config = offloaded_config(grid, DType::bf16);
       change(config);
       const OffloadedRun want = offloaded_run(config);
-      config.offload.dir = disk_folder();
+      config.offload.dir = test::disk_folder();
       const OffloadedRun got = offloaded_run(config);
       EXPECT_EQ(got.losses, want.losses);
       EXPECT_EQ(got.norms, want.norms);
@@ -152,8 +152,9 @@ TEST(Offload, HasTheSameBitsWhateverIsTrainedAndHow) {
 }
 
 TEST(Offload, MayKeepOnlyWhatUpdatesUse) {
+  if (!test::has_disk()) GTEST_SKIP() << test::kNoDisk;
   Config config = offloaded_config({1, 1, 1, 1}, DType::bf16);
-  config.offload = {.dir = disk_folder(), .parameters = false, .gradients = false};
+  config.offload = {.dir = test::disk_folder(), .parameters = false, .gradients = false};
   const auto use = [&](MemoryUse which) {
     return dry_step(prepared(config), 0).memory.live_by[static_cast<std::size_t>(which)];
   };
@@ -164,13 +165,14 @@ TEST(Offload, MayKeepOnlyWhatUpdatesUse) {
 }
 
 TEST(Offload, RefusesFoldersInMemoryAndRulesThatUpdateAllBlocksTogether) {
+  if (!test::has_disk()) GTEST_SKIP() << test::kNoDisk;
   if (!fs::exists("/dev/shm")) GTEST_SKIP() << "there is no /dev/shm";
   const test::TemporaryPath folder;
   Config config = tiny_config(folder / "out");
   config.offload.dir = "/dev/shm/axonn-offloaded";
   EXPECT_THAT(failure_of(config), AllOf(HasSubstr("/dev/shm/axonn-offloaded"), HasSubstr("tmpfs")));
   fs::remove("/dev/shm/axonn-offloaded");
-  config.offload.dir = disk_folder();
+  config.offload.dir = test::disk_folder();
   config.optimizer.kind = OptimizerKind::muon;
   EXPECT_THROW(prepared(config), UsageError);
   config.offload.gradients = config.offload.optimizer = false;

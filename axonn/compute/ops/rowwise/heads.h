@@ -83,15 +83,15 @@ struct KeepCodesKernel {
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
     if (slots[row] < 0) return;
-    const std::int64_t each = HeadCodes::records(D);
-    team.each(static_cast<int>(heads * each), [=, this](int i) {
-      const std::int64_t h = i / each, record = i % each,
-                         entry = (slots[row] * heads + h) * entries +
-                                 row_remainder(positions[row], entries);
-      HeadCodes::put_record(inp.row(row) + h * D + record * HeadCodes::kRecord,
-                            HeadCodes::count(D, record),
-                            kept.row(entry) + record * HeadCodes::kRecordBytes);
-    });
+    const std::int64_t at = row_remainder(positions[row], entries);
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const std::int64_t entry = (slots[row] * heads + h) * entries + at;
+      team.each(static_cast<int>(HeadCodes::records(D)), [=, this](int record) {
+        HeadCodes::put_record(inp.row(row) + h * D + record * HeadCodes::kRecord,
+                              HeadCodes::count(D, record),
+                              kept.row(entry) + record * HeadCodes::kRecordBytes);
+      });
+    }
   }
 };
 
@@ -103,15 +103,11 @@ struct RoundHeadsKernel {
   std::int64_t heads, D;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    const std::int64_t each = HeadCodes::records(D);
-    team.each(static_cast<int>(heads * each), [=, this](int i) {
-      const std::int64_t first = i / each * D + i % each * HeadCodes::kRecord;
-      const int count = HeadCodes::count(D, i % each);
-      std::uint8_t record[HeadCodes::kRecordBytes];
-      HeadCodes::put_record(inp.row(row) + first, count, record);
-      for (int at = 0; at < count; ++at)
-        put(out.row(row)[first + at], HeadCodes::value(record, at));
-    });
+    for (std::int64_t h = 0; h < heads; ++h)
+      team.each(static_cast<int>(HeadCodes::records(D)), [=, this](int record) {
+        const std::int64_t first = h * D + record * HeadCodes::kRecord;
+        HeadCodes::round(inp.row(row) + first, HeadCodes::count(D, record), out.row(row) + first);
+      });
   }
 };
 
