@@ -126,8 +126,8 @@ void add_draft_flags(CLI::App& app, std::int64_t& drafts, std::string& model) {
            model = path;
            if (drafts == 0) drafts = kUsual;
          },
-         concat("a smaller model of the same tokens, which writes --drafts tokens (5) that a pass "
-                "verifies; texts are those without"))
+         "a smaller model of the same tokens, which writes --drafts tokens (5) that a pass "
+         "verifies; texts are those without it")
       ->type_name("DIR");
 }
 

@@ -76,8 +76,6 @@ FileMemory::FileMemory(std::string folder) : folder_(std::move(folder)), file_(m
   install_bus_error();
 }
 
-FileMemory::~FileMemory() = default;
-
 void* FileMemory::allocate(std::int64_t bytes) {
   const std::int64_t size = whole_pages(bytes);
   // All of its room at once: a page that finds none later would end the process.

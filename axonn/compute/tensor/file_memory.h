@@ -18,7 +18,6 @@ class FileMemory {
   explicit FileMemory(std::string folder);
   FileMemory(const FileMemory&) = delete;
   FileMemory& operator=(const FileMemory&) = delete;
-  ~FileMemory();
 
   /// Bytes of a page of this system, to which sizes are rounded up.
   static std::int64_t page();

@@ -117,10 +117,6 @@ Tensor Tensor::long_lived(Arena& arena, std::int64_t rows, std::int64_t cols, DT
 
 bool Tensor::in_file() const { return storage_ && storage_->in_file; }
 
-void Tensor::read_ahead() const {
-  if (in_file()) storage_->arena.read_ahead(view_.data, bytes());
-}
-
 void Tensor::put_away() const {
   if (in_file()) storage_->arena.put_away(view_.data, bytes());
 }
@@ -134,7 +130,7 @@ InMemory::InMemory(const std::vector<Tensor>& tensors) {
       storage.arena.count_in_file(tensor.bytes() - storage.counted, storage.use);
       storage.counted = tensor.bytes();
     }
-    tensor.read_ahead();
+    storage.arena.read_ahead(tensor.view_.data, tensor.bytes());
   }
 }
 

@@ -84,8 +84,7 @@ class Tensor {
                            MemoryUse use);
   /// Whether its memory is a file's. Views are valid all the time; see InMemory.
   bool in_file() const;
-  /// If so: begins to read it, or lets what was accessed of it go to the file. No value changes.
-  void read_ahead() const;
+  /// If so, lets what was accessed of it go to the file. No value changes.
   void put_away() const;
 
   bool empty() const { return !storage_; }

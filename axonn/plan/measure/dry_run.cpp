@@ -61,11 +61,6 @@ constexpr const char* kMemoryRemedy =
     "model over more ranks of more machines, or, if the run is for another machine, name that with "
     "parallelism.machine";
 
-/// Whether the copy of a checkpoint is in a file of [offload].
-bool copies_to_file(const Config& config) {
-  return !config.offload.dir.empty() && config.offload.optimizer;
-}
-
 /// Compares what the ranks need with the limits. `arena` and `host`: of each, in bytes.
 void describe_memory(const MemoryLimits& limits, std::int64_t arena, std::int64_t host,
                      DryRun& run) {
@@ -199,7 +194,8 @@ class DryChecks {
     run_.snapshot_bytes = piece_bytes(trained_, state);
     run_.local = local_bytes(config_, run_.snapshot_bytes);
     run_.offloaded_bytes = run_.memory.file_bytes;
-    if (copies_to_file(config_)) run_.offloaded_bytes += std::exchange(run_.snapshot_bytes, 0);
+    if (!config_.offload.copy_dir().empty())
+      run_.offloaded_bytes += std::exchange(run_.snapshot_bytes, 0);
     // A model's files have no adapters, and no padding.
     for (const ParameterGroup* group : model_->groups())
       if (!is_of_adapters(*group)) run_.share += group->sizes().piece;
@@ -413,7 +409,7 @@ std::int64_t arena_limit(const PreparedRun& run, const MemoryLimits& limits) {
     const Grid grid(*world, shape);
     const auto model = make_model(run->model, grid);
     const std::int64_t copy = piece_bytes(trained_groups(*model), state_form(run->optimizer));
-    const std::int64_t in_memory = copies_to_file(run.config()) ? 0 : copy;
+    const std::int64_t in_memory = run->offload.copy_dir().empty() ? copy : 0;
     bytes -= limits.ranks_on_host * (in_memory + local_bytes(run.config(), copy).memory);
   }
   return bytes / limits.ranks_on_device;

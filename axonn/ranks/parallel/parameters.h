@@ -226,7 +226,9 @@ class ParameterGroup {
     check_allocated("shard");
     return compute_.view();
   }
-  const Tensor& whole_shard() const { return compute_; }
+  /// The tensors of shard() and master(), for those that ask where they lie (Tensor::in_file).
+  const Tensor& compute_copy() const { return compute_; }
+  const Tensor& master_copy() const { return master_; }
   View piece_of_compute() const { return piece_of(shard()); }
   /// Throws Error if the group is frozen or no step was begun.
   View gradient() const;

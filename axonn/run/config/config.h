@@ -389,6 +389,9 @@ struct OffloadConfig {
   bool parameters = true;  ///< their compute copies
   bool gradients = true;
   bool optimizer = true;  ///< master weights, moments and averages
+
+  /// Folder of the copy from which a checkpoint is written; empty: it is in memory.
+  std::string copy_dir() const { return optimizer ? dir : ""; }
 };
 
 /// [checkpoint]

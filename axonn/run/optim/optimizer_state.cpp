@@ -132,6 +132,10 @@ std::vector<Tensor> OptimizerState::pieces(std::size_t i) const {
   return all;
 }
 
+bool OptimizerState::is_offloaded(std::size_t i) const {
+  return std::ranges::any_of(pieces(i), &Tensor::in_file);
+}
+
 InMemory OptimizerState::parts_in_memory(std::size_t i) const {
   std::vector<Tensor> parts;
   if (!small_.empty()) parts = small_[i].parts_at_once();
@@ -198,13 +202,12 @@ void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, co
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     ParameterGroup& group = *groups_[i];
     const std::vector<Tensor> all = pieces(i);
-    const bool is_offloaded = std::ranges::any_of(all, &Tensor::in_file);
     const InMemory brought =
         optimizer_->updates_by_parts() ? parts_in_memory(i) : InMemory(offloadable(i));
     ctx.backend.mark(group.name());
     const GroupSums sums{sums_.get(), i};
     now.state = by_parts ? states[i].with(sums) : states[i];
-    if (is_offloaded && optimizer_->updates_by_parts()) now.state = now.state.with(all);
+    if (is_offloaded(i) && optimizer_->updates_by_parts()) now.state = now.state.with(all);
     if (!factors_.empty()) {
       now.factors = factors_[i].piece.view();
       now.factor_layout = &factors_[i].layout;
@@ -213,7 +216,6 @@ void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, co
     if (sums_ && !by_parts) sums_->keep(i);
     if (options_.ema_decay > 0) update_average(ctx, i);
     group.publish(ctx);
-    for (const Tensor& one : offloadable(i)) one.put_away();
   }
   has_averages_ = options_.ema_decay > 0;
   if (sums_) refuse_fault(sums_->finish_update());
@@ -221,7 +223,9 @@ void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, co
 
 void OptimizerState::update_average(const Context& ctx, std::size_t i) const {
   if (sums_) sums_->check_average(i);
-  for_parts_of(i, [&](std::int64_t begin, std::int64_t count) {
+  const std::int64_t whole = groups_[i]->piece_size();
+  const std::int64_t at_once = is_offloaded(i) ? SmallState::kAtOnce : whole;
+  for_parts_of(i, at_once, [&](std::int64_t begin, std::int64_t count) {
     const View average = averages_[i].view().col_range(begin, count),
                weights = groups_[i]->master().col_range(begin, count);
     if (has_averages_)
@@ -233,11 +237,9 @@ void OptimizerState::update_average(const Context& ctx, std::size_t i) const {
   if (sums_) sums_->keep_average(i);
 }
 
-void OptimizerState::for_parts_of(std::size_t i, const auto& f) const {
+void OptimizerState::for_parts_of(std::size_t i, std::int64_t at_once, const auto& f) const {
   const std::vector<Tensor> all = pieces(i);
-  const bool is_offloaded = std::ranges::any_of(all, &Tensor::in_file);
   const std::int64_t size = groups_[i]->piece_size();
-  const std::int64_t at_once = is_offloaded ? SmallState::kAtOnce : size;
   for (std::int64_t begin = 0; begin < size; begin += at_once) {
     const std::int64_t count = std::min(at_once, size - begin);
     f(begin, count);
@@ -246,20 +248,16 @@ void OptimizerState::for_parts_of(std::size_t i, const auto& f) const {
 }
 
 void OptimizerState::exchange(const Context& ctx, const auto& of_group) {
-  constexpr std::int64_t kAtOnce = 1 << 20;  // elements, held in 4 MiB of further memory
   for (std::size_t i = 0; i < groups_.size(); ++i) {
-    const std::vector<Tensor> all = pieces(i);
     const InMemory brought = parts_in_memory(i);
-    for (std::int64_t begin = 0; begin < groups_[i]->piece_size(); begin += kAtOnce) {
-      const std::int64_t count = std::min(kAtOnce, groups_[i]->piece_size() - begin);
+    for_parts_of(i, SmallState::kAtOnce, [&](std::int64_t begin, std::int64_t count) {
       const View weights = groups_[i]->master().col_range(begin, count),
                  others = of_group(i).col_range(begin, count);
       const Tensor held = ctx.empty(1, count, DType::f32);
       ctx.backend.run(ops::Cast{held.view(), weights});
       ctx.backend.run(ops::Cast{weights, others});
       ctx.backend.run(ops::Cast{others, held.view()});
-      for (const Tensor& one : all) one.col_range(begin, count).put_away();
-    }
+    });
     groups_[i]->publish_values(ctx);
   }
   if (sums_) sums_->ignore_publishes();

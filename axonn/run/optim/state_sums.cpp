@@ -40,7 +40,7 @@ StateSums::Buffer StateSums::make(const std::string& kind, const Tensor& tensor,
   const View data = tensor.view();
   AXONN_CHECK(data.rows == 1, kind, ": a buffer of state is one row, got ", data);
   const std::int64_t each = covers == Covers::absmax ? kCell / DynamicMap::kBlock : kCell;
-  Buffer buffer{.kind = kind, .tensor = tensor, .data = data, .covers = covers, .cells = {}};
+  Buffer buffer{.kind = kind, .tensor = tensor, .covers = covers, .cells = {}};
   std::int64_t at = 0;
   const auto add_until = [&](const ParameterSpec* of, std::int64_t end) {
     for (; at < end; at = std::min(end, at + each)) buffer.cells.push_back({at, of});
@@ -56,7 +56,7 @@ StateSums::Buffer StateSums::make(const std::string& kind, const Tensor& tensor,
 }
 
 void StateSums::add_group(ParameterGroup& group, const std::string& master) {
-  const Tensor shard = group.whole_shard();
+  const Tensor shard = group.compute_copy();
   const std::int64_t mine = group.piece_of_compute().cols;
   const bool coded = group.quantization() != Quantization::none;
   Group& made = groups_.emplace_back();
@@ -77,7 +77,7 @@ void StateSums::add_group(ParameterGroup& group, const std::string& master) {
       made.others.push_back({data, make(kCopy, piece, Covers::all, runs, cut)});
   }
   if (!group.frozen() && !made.is_master)
-    add(groups_.size() - 1, master, group.pieces()[1], Covers::piece,
+    add(groups_.size() - 1, master, group.master_copy(), Covers::piece,
         runs_of(group.piece_slices()));
 }
 
@@ -129,8 +129,8 @@ void StateSums::allocate() {
   for (Group& of : groups_)
     for_buffers(of, [&](const Buffer& buffer) {
       std::int64_t* to = row(kBounds) + buffer.column;
-      for (const Cell& cell : buffer.cells) *to++ = word_of(buffer.data, cell.begin);
-      *to = buffer.data.cols * bytes_of(buffer.data.dtype);
+      for (const Cell& cell : buffer.cells) *to++ = word_of(buffer.data(), cell.begin);
+      *to = buffer.data().cols * bytes_of(buffer.data().dtype);
     });
   backend_ = make_cpu_backend(omp_get_max_threads());  // as many as the rank has
   for (std::size_t i = 0; i < groups_.size(); ++i)
@@ -148,29 +148,29 @@ void StateSums::sum(const Buffer& buffer, std::int64_t begin, std::int64_t end, 
   const auto& cells = buffer.cells;
   if (begin >= end) return;
   // A cell that begins within a word has the element before it, too, which may be the last one.
-  const auto begin_of = [&](const Cell& cell) { return word_of(buffer.data, cell.begin); };
-  const std::int64_t end_byte = end * bytes_of(buffer.data.dtype);
+  const auto begin_of = [&](const Cell& cell) { return word_of(buffer.data(), cell.begin); };
+  const std::int64_t end_byte = end * bytes_of(buffer.data().dtype);
   const std::int64_t first = std::ranges::upper_bound(cells, begin, {}, &Cell::begin) -
                              cells.begin() - 1,
                      last = std::ranges::lower_bound(cells, end_byte, {}, begin_of) - cells.begin();
   const auto byte_of = [&](std::int64_t cell) {
     return cell < std::ssize(cells) ? begin_of(cells[cell])
-                                    : buffer.data.cols * bytes_of(buffer.data.dtype);
+                                    : buffer.data().cols * bytes_of(buffer.data().dtype);
   };
-  const std::int64_t size = bytes_of(buffer.data.dtype), from = byte_of(first) / size;
+  const std::int64_t size = bytes_of(buffer.data().dtype), from = byte_of(first) / size;
   const auto columns = [&](std::int64_t of, std::int64_t count) {
     return View{row(of) + buffer.column + first, DType::i64, 1, count, count};
   };
   backend_->run(ops::WordSums{.out = columns(to, last - first),
-                              .inp = buffer.data.col_range(from, byte_of(last) / size - from),
+                              .inp = buffer.data().col_range(from, byte_of(last) / size - from),
                               .bounds = columns(kBounds, last - first + 1)});
 }
 
 void StateSums::sum(const Buffer& buffer, std::int64_t to) {
-  if (!buffer.tensor.in_file()) return sum(buffer, 0, buffer.data.cols, to);
+  if (!buffer.tensor.in_file()) return sum(buffer, 0, buffer.data().cols, to);
   constexpr std::int64_t kAtOnce = 64;  // cells: 4 MiB in f32
   const auto begin_of = [&](std::int64_t cell) {
-    return cell < std::ssize(buffer.cells) ? buffer.cells[cell].begin : buffer.data.cols;
+    return cell < std::ssize(buffer.cells) ? buffer.cells[cell].begin : buffer.data().cols;
   };
   for (std::int64_t cell = 0; cell < std::ssize(buffer.cells); cell += kAtOnce) {
     const std::int64_t begin = begin_of(cell), end = begin_of(cell + kAtOnce);

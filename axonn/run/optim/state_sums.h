@@ -92,12 +92,13 @@ class StateSums {
   struct Buffer {
     std::string kind;
     Tensor tensor;
-    View data;  ///< of it
     Covers covers = Covers::all;
     std::vector<Cell> cells;
     std::int64_t column = 0;  ///< in the table
     /// Where the kept sums are in gathered_, of another rank's piece.
     std::optional<std::int64_t> gathered = {};
+
+    View data() const { return tensor.raw_view(); }
   };
   struct Group {
     ParameterGroup* group = nullptr;

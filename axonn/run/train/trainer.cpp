@@ -115,7 +115,7 @@ class Trainer {
                 .keep = run->checkpoint.keep,
                 .keep_factor = run->checkpoint.keep_factor,
                 .async = run->checkpoint.async,
-                .offload_folder = run->offload.optimizer ? run->offload.dir : "",
+                .offload_folder = run->offload.copy_dir(),
                 .progress = training_.model.progress()}),
         local_(config_, world) {}
 

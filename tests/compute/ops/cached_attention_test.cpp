@@ -263,31 +263,44 @@ TEST(CachedAttention, OfARowHasTheSameBitsWhateverTheOtherRowsAre) {
   }
 }
 
-TEST(CachedAttention, OfALongRowHasTheSameBitsWhateverTheOtherRowsAre) {
-  const auto backend = test_backend();
+namespace {
+
+/// Expects the last of 600 rows to have the same bits alone and beside the others.
+void expect_same_long_row(Backend& backend, std::int64_t head_dim, DType type, bool codes) {
   std::vector<std::pair<int, int>> tokens;
   for (int t = 0; t < 600; ++t) tokens.emplace_back(0, t);
-  for (DType type : kTypes) {
-    Generated some({{600, 2, 2, 8, 1, 0, 0.3}, 600, type}, {600});
-    const Matrix all = some.step(*backend, tokens), last = some.step(*backend, {{0, 599}});
-    for (std::int64_t col = 0; col < last.cols; ++col) EXPECT_EQ(all(599, col), last(0, col));
-  }
+  Generated some({{600, 2, 2, head_dim, 1, 0, 0.3}, 600, type, codes}, {600});
+  const Matrix all = some.step(backend, tokens), last = some.step(backend, {{0, 599}});
+  for (std::int64_t col = 0; col < last.cols; ++col) EXPECT_EQ(all(599, col), last(0, col));
+}
+
+/// Two rows of two heads, and slots of four entries.
+CachedAttention small_attention(const Operand& q, const Operand& kept, const Operand& ids,
+                                std::int64_t head_dim) {
+  return {.q = q,
+          .keys = kept,
+          .values = kept,
+          .out = q,
+          .slots = ids,
+          .positions = ids,
+          .entries = 4,
+          .longest = 1,
+          .heads = 2,
+          .kv_heads = 2,
+          .head_dim = head_dim};
+}
+
+}  // namespace
+
+TEST(CachedAttention, OfALongRowHasTheSameBitsWhateverTheOtherRowsAre) {
+  const auto backend = test_backend();
+  for (DType type : kTypes) expect_same_long_row(*backend, 8, type, false);
 }
 
 TEST(CachedAttention, RefusesACacheThatIsNotWholeSlots) {
   const auto backend = test_backend();
   const Operand q(2, 8, DType::f32), kept(15, 4, DType::f32), ids(std::vector<std::int32_t>{0, 0});
-  const CachedAttention args{.q = q,
-                             .keys = kept,
-                             .values = kept,
-                             .out = q,
-                             .slots = ids,
-                             .positions = ids,
-                             .entries = 4,
-                             .longest = 1,
-                             .heads = 2,
-                             .kv_heads = 2,
-                             .head_dim = 4};
+  const CachedAttention args = small_attention(q, kept, ids, 4);
   EXPECT_THAT([&] { backend->cached_attention(args); },
               testing::ThrowsMessage<Error>(testing::HasSubstr(
                   "keys is (15,4) f32, want whole slots of 2 heads of 4 entries")));
@@ -390,11 +403,7 @@ TEST_P(CodedAttention, SoItIsWithWindowsAndChunks) {
 }
 
 TEST_P(CodedAttention, OfALongRowHasTheSameBitsWhateverTheOtherRowsAre) {
-  std::vector<std::pair<int, int>> tokens;
-  for (int t = 0; t < 600; ++t) tokens.emplace_back(0, t);
-  Generated some({{600, 2, 2, 40, 1, 0, 0.3}, 600, GetParam(), true}, {600});
-  const Matrix all = some.step(*backend_, tokens), last = some.step(*backend_, {{0, 599}});
-  for (std::int64_t col = 0; col < last.cols; ++col) EXPECT_EQ(all(599, col), last(0, col));
+  expect_same_long_row(*backend_, 40, GetParam(), true);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CodedAttention, testing::ValuesIn(kTypes),
@@ -404,17 +413,7 @@ TEST(CachedAttention, RefusesCodesOfAnotherWidth) {
   const auto backend = test_backend();
   const Operand q(2, 80, DType::f32), kept(16, 46, DType::u8), values(16, 40, DType::f32),
       ids(std::vector<std::int32_t>{0, 0});
-  CachedAttention args{.q = q,
-                       .keys = kept,
-                       .values = kept,
-                       .out = q,
-                       .slots = ids,
-                       .positions = ids,
-                       .entries = 4,
-                       .longest = 1,
-                       .heads = 2,
-                       .kv_heads = 2,
-                       .head_dim = 40};
+  CachedAttention args = small_attention(q, kept, ids, 40);
   const auto refuses = [&](std::string_view words) {
     EXPECT_THAT([&] { backend->cached_attention(args); },
                 testing::ThrowsMessage<Error>(testing::HasSubstr(words)));

@@ -54,6 +54,15 @@ OffloadedRun offloaded_run(Config config) {
           weights_of(last), weights_of(last, "exp_avg_sq")};
 }
 
+void expect_same_results(const Config& config, const Config& offloaded) {
+  const OffloadedRun want = offloaded_run(config), got = offloaded_run(offloaded);
+  EXPECT_EQ(got.losses, want.losses);
+  EXPECT_EQ(got.norms, want.norms);
+  EXPECT_EQ(got.weights, want.weights);
+  EXPECT_EQ(got.moments, want.moments);
+  EXPECT_EQ(got.losses.size(), 6U);
+}
+
 /// The same results, the memory of the dry run on each rank, and less of it. Returns its share of
 /// the memory without offloading.
 double expect_same_in_less_memory(const Config& config) {
@@ -61,12 +70,7 @@ double expect_same_in_less_memory(const Config& config) {
       concat(with_factors(config.parallelism.grid()), ", ", name_of(config.training.dtype)));
   Config offloaded = config;
   offloaded.offload.dir = test::disk_folder();
-  const OffloadedRun want = offloaded_run(config), got = offloaded_run(offloaded);
-  EXPECT_EQ(got.losses, want.losses);
-  EXPECT_EQ(got.norms, want.norms);
-  EXPECT_EQ(got.weights, want.weights);
-  EXPECT_EQ(got.moments, want.moments);
-  EXPECT_EQ(got.losses.size(), 6U);
+  expect_same_results(config, offloaded);
   expect_dry_peak(prepared(offloaded));
   const ArenaStats in_memory = dry_step(prepared(config), 0).memory,
                    in_file = dry_step(prepared(offloaded), 0).memory;
@@ -138,15 +142,10 @@ TEST(Offload, HasTheSameBitsWhateverIsTrainedAndHow) {
     for (const GridShape grid : {GridShape{1, 1, 1, 1}, GridShape{1, 1, 2, 2}}) {
       Config config = offloaded_config(grid, DType::bf16);
       change(config);
-      const OffloadedRun want = offloaded_run(config);
-      config.offload.dir = test::disk_folder();
-      const OffloadedRun got = offloaded_run(config);
-      EXPECT_EQ(got.losses, want.losses);
-      EXPECT_EQ(got.norms, want.norms);
-      EXPECT_EQ(got.weights, want.weights);
-      EXPECT_EQ(got.moments, want.moments);
-      EXPECT_EQ(got.losses.size(), 6U);
-      if (config.model.experts == 0) expect_dry_peak(prepared(config));
+      Config offloaded = config;
+      offloaded.offload.dir = test::disk_folder();
+      expect_same_results(config, offloaded);
+      if (config.model.experts == 0) expect_dry_peak(prepared(offloaded));
     }
   }
 }

@@ -272,9 +272,8 @@ void KeepHeads::run(auto launch, const Checker& check) const {
               " entries for each of them in kept");
   check.ids("slots", slots, inp.rows);
   check.ids("positions", positions, inp.rows);
-  const auto *const of = address<const std::int32_t>(slots), *const at =
-                                                                 address<const std::int32_t>(
-                                                                     positions);
+  const auto* const of = address<const std::int32_t>(slots);
+  const auto* const at = address<const std::int32_t>(positions);
   const std::int64_t heads = inp.cols / D;
   with_type(inp.dtype, [&]<typename T>(T) {
     if (codes)

@@ -123,7 +123,7 @@ std::string rank_file(int rank) { return fmt::format("rank-{:05}.safetensors", r
 StateSnapshot::StateSnapshot(std::string folder) : folder_(std::move(folder)) {}
 
 StateSnapshot::~StateSnapshot() {
-  if (begin_of_file_) file_->release(begin_of_file_, in_file_);
+  if (file_) file_->release(in_file_.data(), std::ssize(in_file_));
 }
 
 void StateSnapshot::resize(std::int64_t bytes) {
@@ -132,14 +132,14 @@ void StateSnapshot::resize(std::int64_t bytes) {
     bytes_ = in_memory_;
     return;
   }
-  if (bytes > in_file_) {
-    if (begin_of_file_) file_->release(begin_of_file_, in_file_);
-    begin_of_file_ = nullptr;
-    file_ = std::make_unique<FileMemory>(folder_);
-    begin_of_file_ = file_->allocate(bytes);
-    in_file_ = bytes;
+  if (bytes > std::ssize(in_file_)) {
+    if (file_) file_->release(in_file_.data(), std::ssize(in_file_));
+    file_.reset();
+    auto file = std::make_unique<FileMemory>(folder_);
+    in_file_ = {static_cast<std::byte*>(file->allocate(bytes)), static_cast<std::size_t>(bytes)};
+    file_ = std::move(file);
   }
-  bytes_ = {static_cast<std::byte*>(begin_of_file_), static_cast<std::size_t>(bytes)};
+  bytes_ = in_file_.first(bytes);
 }
 
 /// Copies the owned elements of every buffer. Returns the end of the copies.
@@ -154,7 +154,7 @@ std::byte* StateSnapshot::copy_owned(const StateBlock& block, std::byte* to) con
         else
           std::copy_n(from, count, to);
         if (block.put_away) block.put_away(from, count);
-        if (begin_of_file_) file_->put_away(to, count);
+        if (file_) file_->put_away(to, count);
         from += count;
         to += count;
       }
@@ -163,7 +163,7 @@ std::byte* StateSnapshot::copy_owned(const StateBlock& block, std::byte* to) con
 }
 
 void StateSnapshot::put_away() const {
-  if (begin_of_file_) file_->put_away(begin_of_file_, in_file_);
+  if (file_) file_->put_away(in_file_.data(), std::ssize(in_file_));
 }
 
 void StateSnapshot::take(std::span<const StateBlock> blocks, int rank) {

@@ -76,9 +76,8 @@ class StateSnapshot {
   CheckpointIndex part_;
   std::string folder_;
   std::vector<std::byte> in_memory_;
-  std::unique_ptr<FileMemory> file_;  // one allocation of in_file_ bytes
-  void* begin_of_file_ = nullptr;
-  std::int64_t in_file_ = 0;
+  std::unique_ptr<FileMemory> file_;
+  std::span<std::byte> in_file_;  // its one allocation
   std::span<std::byte> bytes_;
 };
 
