@@ -97,6 +97,9 @@ int run_probe(const Arguments& arguments) {
       ->capture_default_str();
   add_overwrite_flag(app, overwrite);
   app.add_option("--name", asked.name, "name of the machine")->capture_default_str();
+  app.add_option("--disk", asked.disk,
+                 "folder on a disk of each node, whose rate plans of runs with [offload] need")
+      ->type_name("DIR");
   app.add_flag("--quick", asked.quick, "fewer and smaller sizes");
   auto* const nodes = app.add_flag("--network", network, "only compare the nodes");
   app.add_option("--tolerance", tolerance, "with --network: percent below the median")

@@ -95,7 +95,9 @@ OpenSettings open_settings(const Origins& origins) {
               open("activation_checkpoint.mode") && open("activation_checkpoint.values") &&
               open("activation_checkpoint.first_values") && open("activation_checkpoint.budget"),
           .moments = open("optimizer.moments"),
-          .quantize = open("model.quantize")};
+          .quantize = open("model.quantize"),
+          .offload =
+              open("offload.parameters") && open("offload.gradients") && open("offload.optimizer")};
 }
 
 /// What stands in the way of settings that need less memory.
@@ -108,6 +110,17 @@ std::string closed_settings(const OpenSettings& open) {
   return keys.empty() ? "" : concat("leave ", join(keys), " open, which the config sets, ");
 }
 
+/// What [offload], which the run does not use, would give if nothing else fits; empty: nothing.
+std::string with_disk(const PreparedRun& run, const ArenaBudget& limit, OpenSettings open) {
+  if (!run->offload.dir.empty() || is_gpu(run->parallelism.device)) return "";
+  open.offload = true;
+  const auto found =
+      fit_memory(run.with([](Config& config) { config.offload.dir = "."; }), limit, open);
+  if (!found) return "";
+  return concat("with --offload.dir DIR, a folder on a disk of this node, it would be ",
+                format_bytes(found->peak_bytes), ", which fits; or ");
+}
+
 /// The config with the settings that make its run fit into `bytes` of a device, as if the user had
 /// set them, and on standard error what they are and why. Throws UsageError if none do.
 LoadedConfig fitting_config(const LoadedConfig& loaded, std::int64_t bytes) {
@@ -115,15 +128,18 @@ LoadedConfig fitting_config(const LoadedConfig& loaded, std::int64_t bytes) {
     refuse("--fit needs a grid: grid = \"auto\" and axonn plan choose one that fits by themselves");
   const PreparedRun run = prepared(with_stored_model(loaded.config, loaded.origins));
   const OpenSettings open = open_settings(loaded.origins);
+  const PreparedRun in_memory = run.with([&](Config& config) {
+    if (open.offload) config.offload.dir.clear();
+  });
   const auto limit = [&](const PreparedRun& one) {
     return arena_limit(one, limits_of(one.config(), bytes));
   };
-  const std::int64_t before = peak_of_run(run);
+  const std::int64_t before = peak_of_run(in_memory);
   const auto found = fit_memory(run, limit, open);
   if (!found)
     refuse("--fit ", format_bytes(bytes), ": a rank's memory for a step is ", format_bytes(before),
            ", and no recomputation, micro-batch, moments or quantization makes it fit; ",
-           closed_settings(open),
+           closed_settings(open), with_disk(run, limit, open),
            "take a smaller training.seq_len, or more ranks of more machines");
   LoadedConfig fitted = loaded;
   OptionList list;
@@ -144,6 +160,11 @@ LoadedConfig fitting_config(const LoadedConfig& loaded, std::int64_t bytes) {
       [&] { fitted.config.optimizer.moments = found->moments; });
   set("model", "quantize", found->quantize != run->model.quantize,
       [&] { fitted.config.model.quantize = found->quantize; });
+  for (const auto& [name, part] : {std::pair{"parameters", &OffloadConfig::parameters},
+                                   {"gradients", &OffloadConfig::gradients},
+                                   {"optimizer", &OffloadConfig::optimizer}})
+    set("offload", name, found->offload.*part != run->offload.*part,
+        [&] { fitted.config.offload.*part = found->offload.*part; });
   if (!speaks_for_all()) return fitted;
   const Machine machine = machine_of(run.config());
   std::cerr << (flags.empty()
@@ -153,7 +174,7 @@ LoadedConfig fitting_config(const LoadedConfig& loaded, std::int64_t bytes) {
                                   "the step is simulated to take {:.2f} times as long\n",
                                   format_bytes(bytes), flags, format_bytes(found->peak_bytes),
                                   format_bytes(before),
-                                  found->seconds / predict(run, machine).time.step_s));
+                                  found->seconds / predict(in_memory, machine).time.step_s));
   return fitted;
 }
 
@@ -180,10 +201,12 @@ void add_train_flags(CLI::App& app, TrainFlags& flags) {
                "check everything without training: memory, disk, weights, data, the first sample");
   app.add_option("--rank", flags.rank, "rank whose memory --dry-run reports; no ranks are started")
       ->needs("--dry-run");
-  app.add_option("--fit", flags.fit,
-                 "memory of this machine, or of each GPU, such as 16GiB, that the ranks may take: "
-                 "chooses micro-batch and recomputation, then how moments or frozen weights are "
-                 "kept, among the settings that are not set")
+  app.add_option(
+         "--fit", flags.fit,
+         "memory of this machine, or of each GPU, such as 16GiB, that the ranks may take: "
+         "chooses micro-batch and recomputation, then what is in the file of offload.dir, if "
+         "that is set, then how moments or frozen weights are kept, among the settings that "
+         "are not set")
       ->transform(CLI::AsSizeValue(true).description(""))
       ->check(CLI::Validator(CLI::PositiveNumber).description(""))
       ->type_name("SIZE");

@@ -102,6 +102,15 @@ class DryDevice final : public Device {
     note("copy_from_host", bytes);
   }
 
+  Work transfer(FileTransfer transfer, std::int64_t bytes) override {
+    const bool read = transfer == FileTransfer::read;
+    auto state = record_start(recording_, {.group = Recording::kDisk,
+                                           .operation = "transfer",
+                                           .label = read ? "read" : "write",
+                                           .bytes = bytes});
+    return read ? Work(std::move(state)) : Work();
+  }
+
  private:
   static constexpr std::int64_t kPage = 4096;
 

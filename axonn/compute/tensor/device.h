@@ -109,6 +109,9 @@ class Work {
 };
 
 /// The importance of a stream: of streams whose work is ready, a device prefers `high`.
+/// From a file to memory, or back.
+enum class FileTransfer : std::uint8_t { read, write };
+
 enum class StreamPriority {
   normal,
   high  ///< other ranks wait for its work
@@ -196,6 +199,10 @@ class Device {
   virtual bool capturing() const { return false; }
   /// Whether it has ever captured: graphs may use memory that is free otherwise.
   virtual bool has_captured() const { return false; }
+
+  /// So many bytes go between memory and a file (Arena::offload). Does nothing where a system moves
+  /// them by itself; a dry device adds it to its recording. What is written is not waited for.
+  virtual Work transfer(FileTransfer, std::int64_t /*bytes*/) { return {}; }
 };
 
 /// The CPU: memory from the operating system, streams that are always idle.
@@ -206,7 +213,8 @@ std::unique_ptr<Device> make_cpu_device();
 /// bytes as on a real device of the same operation_size(), so a dry run shows the memory of a step
 /// of any size.
 ///
-/// Copies and fills are added to the recording, if one is given. It must outlive the device.
+/// Copies, fills and transfers are added to the recording, if one is given. It must outlive the
+/// device.
 std::unique_ptr<Device> make_dry_device(Recording* recording = nullptr,
                                         OperationSize size = OperationSize::moderate);
 

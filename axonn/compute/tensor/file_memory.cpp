@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/clock.h"
 #include "axonn/foundation/base/log.h"
 
 namespace axonn {
@@ -92,6 +93,28 @@ void* FileMemory::allocate(std::int64_t bytes) {
 
 void FileMemory::release(void* memory, std::int64_t bytes) noexcept {
   munmap(memory, whole_pages(bytes));
+}
+
+double FileMemory::time_transfers(std::int64_t bytes) {
+  const std::int64_t begin = end_;
+  auto* const memory = static_cast<char*>(allocate(bytes));
+  double seconds = -now_seconds();
+  for (std::int64_t at = 0; at < bytes; at += page()) memory[at] = 1;
+  const int error = msync(memory, bytes, MS_SYNC) == 0 ? 0 : errno;
+  seconds += now_seconds();
+  put_away(memory, bytes);
+  posix_fadvise(file_.get(), begin, bytes, POSIX_FADV_DONTNEED);
+  seconds -= now_seconds();
+  read_ahead(memory, bytes);
+  std::int64_t sum = 0;
+  for (std::int64_t at = 0; at < bytes; at += page()) sum += memory[at];
+  seconds += now_seconds();
+  release(memory, bytes);
+  AXONN_CHECK(error != 0 || sum == bytes / page(), "time_transfers: ", sum, " pages of ",
+              bytes / page());
+  if (error != 0)
+    refuse("[offload] dir: cannot write a file of ", folder_, ": ", cause_and_remedy(error));
+  return seconds;
 }
 
 void FileMemory::read_ahead(const void* part, std::int64_t bytes) const noexcept {

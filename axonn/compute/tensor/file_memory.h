@@ -35,6 +35,10 @@ class FileMemory {
   /// keeps all as long as nothing else needs their memory.
   void put_away(const void* part, std::int64_t bytes) const noexcept;
 
+  /// Seconds in which so many bytes go to the disk and come back, past the system's cache. Throws
+  /// as allocate() does.
+  double time_transfers(std::int64_t bytes);
+
  private:
   std::string folder_;
   FileHandle file_;

@@ -50,6 +50,9 @@ class ForwardingDevice : public Device {
   }
   bool capturing() const override { return inner_.capturing(); }
   bool has_captured() const override { return inner_.has_captured(); }
+  Work transfer(FileTransfer transfer, std::int64_t bytes) override {
+    return inner_.transfer(transfer, bytes);
+  }
 
  protected:
   /// `bytes`: read and written.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -40,16 +41,18 @@ struct Recording {
     }
   };
 
-  /// The start of a collective, which may run from here to its Wait.
+  /// The start of a collective, or of a transfer between memory and the rank's file of [offload]
+  /// (kDisk, in bytes that are moved). It may run from here to its Wait.
   struct Start {
-    std::string group;       ///< "x", "y", "z", "data" or "world"
-    int ranks = 1;           ///< size of the group; always greater than 1
+    std::string group;       ///< "x", "y", "z", "data", "world" or kDisk
+    int ranks = 1;           ///< size of the group; of collectives always greater than 1
     std::string operation;   ///< "all_gather"
-    std::string label;       ///< the layer
+    std::string label;       ///< the layer; of a transfer "read" or "write"
     std::int64_t bytes = 0;  ///< of the larger buffer: size · n for gathers and scatters
   };
+  static constexpr const char* kDisk = "disk";
 
-  /// The compute stream waits for a collective.
+  /// The compute stream waits for what was started.
   struct Wait {
     /// Index of its Start in `events`. An index after this Wait means that Start in the previous
     /// step: updated weights are gathered under the next step's forward pass.
@@ -58,10 +61,14 @@ struct Recording {
 
   using Event = std::variant<Compute, Start, Wait>;
   std::vector<Event> events;
-  /// While recording: the number of collectives that have started, whose numbers Waits hold; and
-  /// whether only they are counted, and no events noted.
-  std::size_t collectives = 0;
+  /// While recording: the number of Starts, whose numbers Waits hold; and whether only they are
+  /// counted, and no events noted.
+  std::size_t started = 0;
   bool paused = false;
 };
+
+/// Adds the Start to a recording, which must outlive the result and may be null. Waiting for the
+/// result adds a Wait; it is the state of a Work.
+std::shared_ptr<Work::State> record_start(Recording* recording, Recording::Start start);
 
 }  // namespace axonn

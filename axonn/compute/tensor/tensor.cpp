@@ -68,6 +68,7 @@ struct Tensor::Storage {
   MemoryUse use;
   bool in_file;
   int users = 0;             // InMemory that hold a part of it
+  bool changed = false;      // by one of them, as a whole
   std::int64_t counted = 0;  // bytes of the largest part
   Work pending;
 
@@ -117,15 +118,23 @@ Tensor Tensor::long_lived(Arena& arena, std::int64_t rows, std::int64_t cols, DT
 
 bool Tensor::in_file() const { return storage_ && storage_->in_file; }
 
-void Tensor::put_away() const {
-  if (in_file()) storage_->arena.put_away(view_.data, bytes());
+void Tensor::put_away(FileAccess access) const {
+  if (!in_file()) return;
+  Device& device = storage_->arena.device();
+  device.transfer(FileTransfer::read, bytes()).wait();
+  if (access == FileAccess::changed) device.transfer(FileTransfer::write, bytes());
+  storage_->arena.put_away(view_.data, bytes());
 }
 
-InMemory::InMemory(const std::vector<Tensor>& tensors) {
+InMemory::InMemory(const std::vector<Tensor>& tensors, FileAccess access) {
   for (const Tensor& tensor : tensors) {
     if (!tensor.in_file()) continue;
     Tensor::Storage& storage = *tensors_.emplace_back(tensor).storage_;
+    Device& device = storage.arena.device();
+    if (storage.users == 0 && access != FileAccess::parts && !device.keeps_values())
+      storage.pending = device.transfer(FileTransfer::read, tensor.bytes());
     ++storage.users;
+    storage.changed = storage.changed || access == FileAccess::changed;
     if (tensor.bytes() > storage.counted) {
       storage.arena.count_in_file(tensor.bytes() - storage.counted, storage.use);
       storage.counted = tensor.bytes();
@@ -138,6 +147,8 @@ InMemory::~InMemory() {
   for (const Tensor& tensor : tensors_) {
     Tensor::Storage& storage = *tensor.storage_;
     if (--storage.users > 0) continue;
+    if (std::exchange(storage.changed, false))
+      storage.arena.device().transfer(FileTransfer::write, storage.counted);
     storage.arena.count_in_file(-std::exchange(storage.counted, 0), storage.use);
     storage.arena.put_away(storage.memory, storage.bytes);
   }

@@ -67,6 +67,14 @@ struct View {
 /// Prints "(rows,cols) dtype".
 std::ostream& operator<<(std::ostream& out, const View& view);
 
+/// What becomes of values of a file (Arena::offload) while they are in memory. Only predictions of
+/// the time that a disk takes depend on it.
+enum class FileAccess : std::uint8_t {
+  parts,   ///< Tensor::put_away() of each part says it
+  read,    ///< they are read
+  changed  ///< they are read, and written back
+};
+
 /// A row-major matrix in an arena. Copies share the storage. Vectors are (1, n).
 ///
 /// A collective that writes the tensor may be in flight: set_pending() stores its Work, and the
@@ -85,7 +93,7 @@ class Tensor {
   /// Whether its memory is a file's. Views are valid all the time; see InMemory.
   bool in_file() const;
   /// If so, lets what was accessed of it go to the file. No value changes.
-  void put_away() const;
+  void put_away(FileAccess access = FileAccess::changed) const;
 
   bool empty() const { return !storage_; }
   std::int64_t rows() const { return view_.rows; }
@@ -144,7 +152,7 @@ class Tensor {
 class InMemory {
  public:
   InMemory() = default;
-  explicit InMemory(const std::vector<Tensor>& tensors);
+  InMemory(const std::vector<Tensor>& tensors, FileAccess access);
   InMemory(InMemory&& other) noexcept : tensors_(std::move(other.tensors_)) {
     other.tensors_.clear();
   }

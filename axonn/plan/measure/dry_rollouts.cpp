@@ -32,7 +32,7 @@ DryRollouts dry_rollouts(const PreparedRun& given, int rank, const DryRolloutOpt
   {
     Generator generator(model, writing.generator);
     result.at_once = std::min(answers, generator.reserve(static_cast<std::size_t>(answers)));
-    const std::size_t before = recording.collectives;
+    const std::size_t before = recording.started;
     recording.paused = !options.recording;
     generator.generate(std::vector(result.at_once, std::vector<std::int32_t>(size)),
                        writing.answers);

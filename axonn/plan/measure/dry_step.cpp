@@ -22,8 +22,8 @@ Recording taken_events(Recording& recording, std::size_t before) {
     auto* const wait = std::get_if<Recording::Wait>(&event);
     if (!wait) continue;
     const std::size_t at = wait->started - before + (wait->started < before ? starts.size() : 0);
-    AXONN_CHECK(at < starts.size(), "dry run: two steps end differently, at collective ",
-                wait->started, " of ", before);
+    AXONN_CHECK(at < starts.size(), "dry run: two steps end differently, at start ", wait->started,
+                " of ", before);
     wait->started = starts[at];
   }
   return step;
@@ -86,7 +86,7 @@ DryStep DrySteps::step(const PreparedRun& given, const DryStepOptions& options) 
   recompute.budget = 0;
   loaded.set_step(given->training.micro_batch, recompute);
   loaded.arena().reset_peak();
-  const std::size_t before = model->recording.collectives;
+  const std::size_t before = model->recording.started;
   model->recording.paused = !options.recording;
   const std::int64_t kept = model->run(options.most_micro_batches);
   model->recording.paused = true;

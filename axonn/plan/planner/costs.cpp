@@ -222,7 +222,14 @@ double MachineCosts::mean_s(const Recording::Compute& op) const {
   return machine_.launch_s + machine_.program.rowwise_passes * bytes / rate->second;
 }
 
+CollectiveCost MachineCosts::transfer(const Recording::Start& start) const {
+  check_disk(machine_);
+  const int sharing = std::min(machine_.devices_per_node, grid_.ranks());
+  return {.link_s = sharing * real(start.bytes) / machine_.disk_bytes_per_s};
+}
+
 CollectiveCost MachineCosts::collective(const Recording::Start& given) const {
+  if (given.group == Recording::kDisk) return transfer(given);
   Recording::Start start = given;
   const bool of_weights = start.group == name_of(Axis::z) || start.group == name_of(Axis::data);
   if (of_weights && start.operation == "reduce_scatter")  // of gradients, in f32
@@ -312,6 +319,12 @@ std::optional<CollectiveCost> MachineCosts::two_level(const GroupShape& group,
   return CollectiveCost{.latency_s = times * (time_of(in) + out.latency_s + order_s),
                         .link_s = times * out.link_s,
                         .leaves_node = true};
+}
+
+void check_disk(const Machine& machine) {
+  if (machine.disk_bytes_per_s > 0) return;
+  refuse("machine ", machine.name, " has no disk_bytes_per_s, so the time of [offload] cannot be ",
+         "predicted; set the figure in its file (axonn probe --disk DIR measures it)");
 }
 
 void check_rates(const Machine& machine, DType dtype, int devices) {

@@ -30,6 +30,8 @@ class MachineCosts final : public Costs {
   }
 
  private:
+  /// Of a disk, which all ranks of a node use at once.
+  CollectiveCost transfer(const Recording::Start& start) const;
   CollectiveCost flat(const GroupShape& group, const Recording::Start& start) const;
   /// Inside the nodes and across them; none if that does not suit the operation or the group.
   std::optional<CollectiveCost> two_level(const GroupShape& group,
@@ -44,6 +46,9 @@ class MachineCosts final : public Costs {
   const double latest_;  // of all ranks: standard deviations above the mean
   mutable std::unordered_map<std::string, double> rowwise_rates_;  // known so far, by operation
 };
+
+/// Throws UsageError if the machine lacks disk_bytes_per_s, which plans with [offload] need.
+void check_disk(const Machine& machine);
 
 /// Throws UsageError, with the missing figure, if the machine lacks one that plans in this type for
 /// `devices` devices need.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/plan/planner/costs.h"
 #include "axonn/plan/planner/estimate.h"
 #include "axonn/plan/planner/recompute_budget.h"
 #include "axonn/run/config/recompute.h"
@@ -29,6 +30,18 @@ std::vector<std::pair<MomentType, Quantization>> forms_of(const Config& config,
   return forms;
 }
 
+/// What may be in the file of [offload], in the order of attempts: all of one element are compared.
+std::vector<std::vector<OffloadConfig>> offloads_of(const OffloadConfig& given,
+                                                    const OpenSettings& open) {
+  if (given.dir.empty() || !open.offload) return {{given}};
+  const auto of = [&](bool parameters, bool gradients, bool optimizer) {
+    return OffloadConfig{given.dir, parameters, gradients, optimizer};
+  };
+  return {{of(false, false, false)},
+          {of(false, false, true), of(false, true, true), of(true, false, false),
+           of(true, false, true), of(true, true, true)}};
+}
+
 /// The settings with what they give, or nothing if they contradict others, such as moments that the
 /// optimizer does not have, or do not fit.
 std::optional<FittedSettings> settings_within(const PreparedRun& run, FittedSettings settings,
@@ -38,6 +51,7 @@ std::optional<FittedSettings> settings_within(const PreparedRun& run, FittedSett
       config.training.micro_batch = settings.micro_batch;
       config.optimizer.moments = settings.moments;
       config.model.quantize = settings.quantize;
+      config.offload = settings.offload;
     });
     const std::int64_t most = budget(chosen);
     if (most <= 0) return std::nullopt;
@@ -68,17 +82,24 @@ std::int64_t peak_of_run(const PreparedRun& run) {
 std::optional<FittedSettings> fit_memory(const PreparedRun& run, const ArenaBudget& budget,
                                          const OpenSettings& open) {
   AXONN_CHECK(!run->parallelism.automatic(), "fit_memory: the grid is automatic");
-  for (const auto& [moments, quantize] : forms_of(run.config(), open)) {
+  if (!run->offload.dir.empty()) check_disk(machine_of(run.config()));
+  const auto fastest = [&](FittedSettings settings, const std::vector<OffloadConfig>& offloads) {
     std::optional<FittedSettings> best;
-    for (std::int64_t micro = run->training.micro_batch; micro > 0; micro /= 2) {
-      const auto one =
-          settings_within(run, {.micro_batch = micro, .moments = moments, .quantize = quantize},
-                          budget, open.recomputation);
-      if (one && (!best || one->seconds < best->seconds)) best = one;
-      if (!open.micro_batch) break;
+    for (const OffloadConfig& offload : offloads) {
+      settings.offload = offload;
+      settings.micro_batch = run->training.micro_batch;
+      for (; settings.micro_batch > 0; settings.micro_batch /= 2) {
+        const auto one = settings_within(run, settings, budget, open.recomputation);
+        if (one && (!best || one->seconds < best->seconds)) best = one;
+        if (!open.micro_batch) break;
+      }
     }
-    if (best) return best;
-  }
+    return best;
+  };
+  for (const auto& [moments, quantize] : forms_of(run.config(), open))
+    for (const auto& offloads : offloads_of(run->offload, open))
+      if (const auto best = fastest({.moments = moments, .quantize = quantize}, offloads))
+        return best;
   return std::nullopt;
 }
 

@@ -168,6 +168,7 @@ Machine usual_processor() {
           .attention_flops_per_s = 3e10,
           .memory_bytes_per_s = 1e10,
           .launch_s = 1e-6,
+          .disk_bytes_per_s = 1e9,
           .device_bytes_per_s = 3e9,
           .device_latency_s = 1e-5};
 }

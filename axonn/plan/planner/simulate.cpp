@@ -62,7 +62,7 @@ class Player {
   struct Collective {
     double latency = 0, link = 0;  // seconds left; those of the link as if it were not shared
     double count = 1;
-    bool leaves_node = false, through = false;
+    bool leaves_node = false, of_disk = false, through = false;
     std::size_t stream = 0;
   };
   /// The collectives of one group and operation; the front one is in flight.
@@ -85,6 +85,7 @@ class Player {
                                         .link = cost.link_s,
                                         .count = cost.collectives,
                                         .leaves_node = cost.leaves_node,
+                                        .of_disk = start->group == Recording::kDisk,
                                         .stream = stream_of(*start)});
       } else {
         priced_.emplace_back(0.0);
@@ -109,7 +110,7 @@ class Player {
     stream.alone += one.latency + one.link;
     stream.queue.push_back(collectives_.size() - 1);
     if (stream.queue.size() > 1) return;
-    ++under_way_;
+    ++busy_;
     begin_front(stream);
     settle(stream);
   }
@@ -117,6 +118,7 @@ class Player {
   void begin_front(Stream& stream) {
     const Collective& one = collectives_[stream.queue.front()];
     sharing_ += one.leaves_node && one.latency <= 0;
+    slowing_ += !one.of_disk;
   }
 
   /// Removes finished collectives from the stream, and begins the next.
@@ -126,9 +128,10 @@ class Player {
       if (front.latency > 0 || front.link > 0) return;
       front.through = true;
       sharing_ -= front.leaves_node;
+      slowing_ -= !front.of_disk;
       stream.queue.pop_front();
       if (stream.queue.empty())
-        --under_way_;
+        --busy_;
       else
         begin_front(stream);
     }
@@ -136,23 +139,27 @@ class Player {
 
   double share() const { return sharing_ > 1 ? sharing_ : 1; }
 
+  /// How many times as long the link takes as if nothing shared it and nothing computed.
+  double slowness(const Collective& one, double shared) const {
+    return (one.leaves_node ? shared : 1) * (computing_ && !one.of_disk ? collective_slowed_ : 1);
+  }
+
   /// Seconds until a collective in flight ends, or its latency does.
   double next_change() const {
     double least = std::numeric_limits<double>::infinity();
-    if (under_way_ == 0) return least;
+    if (busy_ == 0) return least;
     for (const Stream& stream : streams_) {
       if (stream.queue.empty()) continue;
       const Collective& one = collectives_[stream.queue.front()];
-      const double slow = (one.leaves_node ? share() : 1) * (computing_ ? collective_slowed_ : 1);
-      least = std::min(least, one.latency > 0 ? one.latency : one.link * slow);
+      least = std::min(least, one.latency > 0 ? one.latency : one.link * slowness(one, share()));
     }
     return least;
   }
 
   void advance(double seconds) {
     now_ += seconds;
-    if (under_way_ == 0) return;
-    const double shared = share(), computing = computing_ ? collective_slowed_ : 1;
+    if (busy_ == 0) return;
+    const double shared = share();
     // Collectives whose ends differ only by rounding end together.
     const double rounding = 1e-12 * std::max(seconds, 1e-9);
     for (Stream& stream : streams_) {
@@ -165,7 +172,7 @@ class Player {
         front.latency = 0;
         sharing_ += front.leaves_node;
       } else {
-        front.link -= seconds / ((front.leaves_node ? shared : 1) * computing);
+        front.link -= seconds / slowness(front, shared);
         if (front.link <= rounding) front.link = 0;
       }
     }
@@ -177,7 +184,7 @@ class Player {
     worked_ += work;
     computing_ = true;
     while (work > 0) {
-      const double slow = 1 + under_way_ * slowed_by_, change = next_change();
+      const double slow = 1 + slowing_ * slowed_by_, change = next_change();
       if (work * slow <= change) {
         const double last = work * slow;
         work = 0;
@@ -192,10 +199,14 @@ class Player {
     computed_[static_cast<int>(copy ? OperationKind::rowwise : kind)] += now_ - begin;
   }
 
+  /// Seconds for which a wait lasts because other ranks have not come to it yet.
+  double lateness_before(const Collective& one) {
+    return one.of_disk ? 0 : costs_.lateness_s(std::exchange(worked_, 0), one.count);
+  }
+
   void wait(std::size_t collective) {
-    const double worked = std::exchange(worked_, 0);
     Stream& stream = streams_[collectives_[collective].stream];
-    for (double late = costs_.lateness_s(worked, collectives_[collective].count); late > 0;) {
+    for (double late = lateness_before(collectives_[collective]); late > 0;) {
       const double seconds = std::min(late, next_change());
       advance(seconds);
       late -= seconds;
@@ -236,8 +247,9 @@ class Player {
   std::vector<Collective> collectives_;
   std::vector<std::size_t> collective_of_;  // by event: the collective that it last started
   std::vector<Stream> streams_;
-  int under_way_ = 0;  // streams that are not empty
-  int sharing_ = 0;    // of those, streams whose front uses the node's links
+  int busy_ = 0;     // streams that are not empty
+  int sharing_ = 0;  // of those, streams whose front uses the node's links
+  int slowing_ = 0;  // of those, streams whose front slows what computes
   bool computing_ = false;
   double now_ = 0;
   double worked_ = 0;  // computing time since the last wait, without slowdowns

@@ -10,7 +10,7 @@
 namespace axonn {
 
 /// The cost of a collective: it takes latency_s + link_s seconds if no other shares its links.
-/// Collectives that leave the node share the node's links.
+/// Collectives that leave the node share the node's links. A disk's transfers have such costs, too.
 struct CollectiveCost {
   double latency_s = 0, link_s = 0;
   bool leaves_node = false;
@@ -54,7 +54,8 @@ struct StepTime {
 
 /// Simulates the recording: operations in order on the compute stream, collectives in order on a
 /// stream for each group and operation, and waits. A wait lasts until the collective is done, and
-/// at least as long as late ranks need. If a step leaves collectives to the next, two steps are
+/// at least as long as late ranks need. A disk's transfers are like collectives, but nobody is late
+/// for them, and they slow no compute. If a step leaves collectives to the next, two steps are
 /// simulated and the second counts. The step also waits for collectives without a Wait. Throws if a
 /// Wait does not refer to a Start.
 StepTime simulate(const Recording& recording, const Costs& costs);

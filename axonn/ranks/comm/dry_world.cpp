@@ -9,22 +9,6 @@ namespace axonn {
 
 namespace {
 
-/// A collective that is done at once and records waits for it.
-class DryState final : public Work::State {
- public:
-  DryState(Recording* recording, std::size_t started) : recording_(recording), started_(started) {}
-  void wait() override {
-    if (recording_ && !recording_->paused)
-      recording_->events.emplace_back(Recording::Wait{started_});
-  }
-  bool done() override { return true; }
-  Moment moment() override { return {}; }  // nobody waits, so the clock need not be read
-
- private:
-  Recording* recording_;
-  std::size_t started_;
-};
-
 class DryWorld final : public Communicator {
  public:
   struct Member {
@@ -40,18 +24,11 @@ class DryWorld final : public Communicator {
  protected:
   std::shared_ptr<Work::State> start(Call call) override {
     if (size() == 1) return nullptr;  // as in groups of one rank of other transports
-    std::size_t started = 0;
-    if (recording_) {
-      started = recording_->collectives++;
-      if (!recording_->paused)
-        recording_->events.emplace_back(
-            Recording::Start{.group = name(),
-                             .ranks = size(),
-                             .operation = std::string(name_of(call.operation)),
-                             .label = call.label,
-                             .bytes = call.bytes()});
-    }
-    return std::make_shared<DryState>(recording_, started);
+    return record_start(recording_, {.group = name(),
+                                     .ranks = size(),
+                                     .operation = std::string(name_of(call.operation)),
+                                     .label = call.label,
+                                     .bytes = call.bytes()});
   }
 
   std::unique_ptr<Communicator> split_off(int, std::string name) override {

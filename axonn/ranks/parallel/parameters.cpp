@@ -165,7 +165,7 @@ void ParameterGroup::allocate(const Context& ctx) {
 
 void ParameterGroup::start_gather(const Context& ctx) {
   if (!gathered_.empty() || !records_.empty()) return;
-  in_memory_ = InMemory({compute_});
+  in_memory_ = InMemory({compute_}, FileAccess::read);
   if (quantized()) {
     records_ = compute_;
     if (holders().size() == 1) return;
@@ -225,7 +225,7 @@ void ParameterGroup::begin_step(const Context& ctx) {
 
 void ParameterGroup::begin_backward(const Context& ctx) {
   if (!gradient_.empty()) return;
-  gradient_in_memory_ = bring_gradient();
+  gradient_in_memory_ = bring_gradient(FileAccess::changed);
   if (holders().size() == 1) {
     gradient_ = shard_gradient_;
     return;
@@ -298,7 +298,7 @@ void ParameterGroup::finish_reduce(const Context& ctx) {
 void ParameterGroup::reduce_over_data(const Context& ctx) {
   if (over_data_) return;
   gradient();  // checks that there is one
-  const InMemory brought = bring_gradient();
+  const InMemory brought = bring_gradient(FileAccess::changed);
   add_arriving(ctx);
   over_data_ = true;
   if (holders().size() == 1) sum_shared(ctx, shard_gradient_);
@@ -314,7 +314,7 @@ void ParameterGroup::publish(const Context& ctx) {
     in_memory_ = InMemory();
   }
   InMemory brought;
-  if (grid_.extent(Axis::data) > 1) brought = InMemory({compute_});
+  if (grid_.extent(Axis::data) > 1) brought = InMemory({compute_}, FileAccess::changed);
   const View shard = compute_.view();
   compute_.set_pending(
       grid_.along(Axis::data).all_gather(buffer_of(shard), buffer_of(piece_of_compute()), name_));
@@ -324,7 +324,7 @@ void ParameterGroup::publish(const Context& ctx) {
 std::vector<Tensor> ParameterGroup::pieces() const {
   std::vector<Tensor> all;
   if (!compute_.empty()) all.push_back(piece_of(compute_));
-  if (!master_.empty()) all.push_back(master_);
+  if (!master_.empty() && master_.owner() != compute_.owner()) all.push_back(master_);
   if (!shard_gradient_.empty()) all.push_back(piece_of(shard_gradient_));
   return all;
 }

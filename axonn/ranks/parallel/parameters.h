@@ -237,7 +237,7 @@ class ParameterGroup {
   std::vector<Tensor> pieces() const;
   /// Lets all of these, of the whole shard, go to their file.
   void put_away() const;
-  InMemory bring_gradient() const { return InMemory({shard_gradient_}); }
+  InMemory bring_gradient(FileAccess access) const { return {{shard_gradient_}, access}; }
   std::int64_t piece_size() const { return sizes_.piece; }
   /// Leading elements of the piece to which weight decay applies.
   std::int64_t decayed() const;

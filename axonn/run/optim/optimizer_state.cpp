@@ -119,7 +119,7 @@ void OptimizerState::check_allocated(const char* function) const {
 
 void OptimizerState::for_owned_gradients(const auto& f) const {
   for (const ParameterGroup* group : groups_) {
-    const InMemory brought = group->bring_gradient();
+    const InMemory brought = group->bring_gradient(FileAccess::read);
     for (const auto& [begin, end] : group->owned_ranges())
       f(group->gradient().col_range(begin, end - begin));
   }
@@ -141,7 +141,7 @@ InMemory OptimizerState::parts_in_memory(std::size_t i) const {
   if (!small_.empty()) parts = small_[i].parts_at_once();
   for (const Tensor& one : pieces(i))
     parts.push_back(one.col_range(0, std::min(one.count(), SmallState::kAtOnce)));
-  return InMemory(parts);
+  return {parts, FileAccess::parts};
 }
 
 std::vector<Tensor> OptimizerState::offloadable(std::size_t i) const {
@@ -153,7 +153,7 @@ std::vector<Tensor> OptimizerState::offloadable(std::size_t i) const {
 
 void OptimizerState::scale_gradients(const Context& ctx, double factor) const {
   for (const ParameterGroup* group : groups_) {
-    const InMemory brought = group->bring_gradient();
+    const InMemory brought = group->bring_gradient(FileAccess::changed);
     const View gradient = group->gradient();
     ctx.backend.run(ops::Scale{gradient, gradient, static_cast<float>(factor)});
   }
@@ -177,7 +177,7 @@ void OptimizerState::add_norm(const Context& ctx, double p, const View& squared_
 
 void OptimizerState::clip_values(const Context& ctx, double limit) const {
   for (const ParameterGroup* group : groups_) {
-    const InMemory brought = group->bring_gradient();
+    const InMemory brought = group->bring_gradient(FileAccess::changed);
     ctx.backend.run(ops::Clamp{group->gradient(), static_cast<float>(limit)});
   }
 }
@@ -202,8 +202,9 @@ void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, co
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     ParameterGroup& group = *groups_[i];
     const std::vector<Tensor> all = pieces(i);
-    const InMemory brought =
-        optimizer_->updates_by_parts() ? parts_in_memory(i) : InMemory(offloadable(i));
+    const InMemory brought = optimizer_->updates_by_parts()
+                                 ? parts_in_memory(i)
+                                 : InMemory(offloadable(i), FileAccess::changed);
     ctx.backend.mark(group.name());
     const GroupSums sums{sums_.get(), i};
     now.state = by_parts ? states[i].with(sums) : states[i];
@@ -221,39 +222,44 @@ void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, co
   if (sums_) refuse_fault(sums_->finish_update());
 }
 
-void OptimizerState::update_average(const Context& ctx, std::size_t i) const {
-  if (sums_) sums_->check_average(i);
-  const std::int64_t whole = groups_[i]->piece_size();
-  const std::int64_t at_once = is_offloaded(i) ? SmallState::kAtOnce : whole;
-  for_parts_of(i, at_once, [&](std::int64_t begin, std::int64_t count) {
-    const View average = averages_[i].view().col_range(begin, count),
-               weights = groups_[i]->master().col_range(begin, count);
-    if (has_averages_)
-      ctx.backend.run(
-          ops::MovingAverage{average, weights, static_cast<float>(1 - options_.ema_decay)});
-    else
-      ctx.backend.run(ops::Cast{average, weights});
-  });
-  if (sums_) sums_->keep_average(i);
+namespace {
+
+/// f(parts) of at most so many elements of tensors of equal length, which are then put away.
+void for_parts_of(const std::vector<Tensor>& tensors, std::int64_t at_once, const auto& f) {
+  const std::int64_t size = tensors.front().count();
+  for (std::int64_t begin = 0; begin < size; begin += at_once) {
+    std::vector<Tensor> parts;
+    for (const Tensor& one : tensors)
+      parts.push_back(one.col_range(begin, std::min(at_once, size - begin)));
+    f(parts);
+    for (const Tensor& part : parts) part.put_away();
+  }
 }
 
-void OptimizerState::for_parts_of(std::size_t i, std::int64_t at_once, const auto& f) const {
-  const std::vector<Tensor> all = pieces(i);
-  const std::int64_t size = groups_[i]->piece_size();
-  for (std::int64_t begin = 0; begin < size; begin += at_once) {
-    const std::int64_t count = std::min(at_once, size - begin);
-    f(begin, count);
-    for (const Tensor& one : all) one.col_range(begin, count).put_away();
-  }
+}  // namespace
+
+void OptimizerState::update_average(const Context& ctx, std::size_t i) const {
+  if (sums_) sums_->check_average(i);
+  const Tensor &average = averages_[i], &master = groups_[i]->master_copy();
+  const std::int64_t at_once = is_offloaded(i) ? SmallState::kAtOnce : average.count();
+  for_parts_of({master, average}, at_once, [&](const auto& parts) {
+    const View weights = parts[0].view(), mean = parts[1].view();
+    if (has_averages_)
+      ctx.backend.run(
+          ops::MovingAverage{mean, weights, static_cast<float>(1 - options_.ema_decay)});
+    else
+      ctx.backend.run(ops::Cast{mean, weights});
+  });
+  if (sums_) sums_->keep_average(i);
 }
 
 void OptimizerState::exchange(const Context& ctx, const auto& of_group) {
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     const InMemory brought = parts_in_memory(i);
-    for_parts_of(i, SmallState::kAtOnce, [&](std::int64_t begin, std::int64_t count) {
-      const View weights = groups_[i]->master().col_range(begin, count),
-                 others = of_group(i).col_range(begin, count);
-      const Tensor held = ctx.empty(1, count, DType::f32);
+    const Tensor& other = of_group(i);
+    for_parts_of({groups_[i]->master_copy(), other}, SmallState::kAtOnce, [&](const auto& parts) {
+      const View weights = parts[0].view(), others = parts[1].view();
+      const Tensor held = ctx.empty(1, weights.cols, DType::f32);
       ctx.backend.run(ops::Cast{held.view(), weights});
       ctx.backend.run(ops::Cast{weights, others});
       ctx.backend.run(ops::Cast{others, held.view()});
@@ -267,7 +273,7 @@ void OptimizerState::exchange_averages(const Context& ctx) {
   AXONN_CHECK(has_averages_,
               "there are no averages of the weights to exchange: optimizer.ema_decay"
               " is 0, or no update was done");
-  exchange(ctx, [&](std::size_t i) { return averages_[i].view(); });
+  exchange(ctx, [&](std::size_t i) -> const Tensor& { return averages_[i]; });
 }
 
 std::optional<std::size_t> OptimizerState::evaluated() const {
@@ -279,7 +285,7 @@ std::optional<std::size_t> OptimizerState::evaluated() const {
 
 void OptimizerState::exchange_evaluated(const Context& ctx) {
   if (const auto k = evaluated())
-    exchange(ctx, [&](std::size_t i) { return state_[i][*k].view(); });
+    exchange(ctx, [&](std::size_t i) -> const Tensor& { return state_[i][*k]; });
 }
 
 std::map<std::string, double> OptimizerState::numbers() const {

@@ -116,9 +116,6 @@ class OptimizerState {
   std::vector<Tensor> pieces(std::size_t i) const;
   bool is_offloaded(std::size_t i) const;
   InMemory parts_in_memory(std::size_t i) const;
-  /// Calls f(begin, count) for parts of at most so many elements of the piece of group i, each of
-  /// which may go to its file after that.
-  void for_parts_of(std::size_t i, std::int64_t at_once, const auto& f) const;
   /// Calls f with each run of gradients that this rank owns.
   void for_owned_gradients(const auto& f) const;
   void check_allocated(const char* function) const;

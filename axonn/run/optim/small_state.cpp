@@ -33,7 +33,10 @@ Slice part_of(Slice slice, std::int64_t first, std::int64_t count) {
 
 void put_part_away(const StateViews& state, const StatePart& part) {
   if (!state.offloaded()) return;
-  for (const Tensor& one : *state.offloaded()) one.col_range(part.begin, part.count).put_away();
+  for (const Tensor& one : *state.offloaded()) {
+    const bool read = !one.empty() && one.use() == MemoryUse::gradients;
+    one.col_range(part.begin, part.count).put_away(read ? FileAccess::read : FileAccess::changed);
+  }
 }
 
 }  // namespace

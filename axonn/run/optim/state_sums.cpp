@@ -175,7 +175,7 @@ void StateSums::sum(const Buffer& buffer, std::int64_t to) {
   for (std::int64_t cell = 0; cell < std::ssize(buffer.cells); cell += kAtOnce) {
     const std::int64_t begin = begin_of(cell), end = begin_of(cell + kAtOnce);
     sum(buffer, begin, end, to);
-    buffer.tensor.col_range(begin, end - begin).put_away();
+    buffer.tensor.col_range(begin, end - begin).put_away(FileAccess::read);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/app/cli/runs.h"
+#include "tests/support/disk_folder.h"
 
 using namespace axonn::testing_support;
 using testing::AllOf;
@@ -102,6 +103,30 @@ TEST(Fit, ChoosesSettingsWithWhichTheRunTakesNoMoreMemory) {
   expect_fits("activation_checkpoint.budget", "values = [\"", {});
   expect_fits("training.micro_batch 1", "micro_batch = 1",
               {"--activation_checkpoint.mode", "none"});
+}
+
+TEST(Fit, TakesTheDiskOfOffloadDirAndNamesItIfThereIsNone) {
+  if (!axonn::test::has_disk()) GTEST_SKIP() << axonn::test::kNoDisk;
+  const std::vector<std::string> more{
+      "--model.hidden", "64", "--activation_checkpoint.mode", "none", "--optimizer.moments", "f32"};
+  const SmallRun whole;
+  ASSERT_EQ(run_program(whole.train(more)).code, 0);
+  const std::string limit = std::to_string(peak_of(whole));  // without the copy of a checkpoint
+  const SmallRun run, refused;
+  std::vector<std::string> flags = more;
+  flags.insert(flags.end(), {"--fit", limit});
+  const Finished none = run_program(refused.train(flags));
+  EXPECT_EQ(none.code, 2) << none.out;
+  EXPECT_THAT(none.err, HasSubstr("with --offload.dir DIR, a folder on a disk of this node"));
+  flags.insert(flags.end(), {"--offload.dir", axonn::test::disk_folder()});
+  const Finished done = run_program(run.train(flags));
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_THAT(done.err, AllOf(HasSubstr("--fit "), HasSubstr(" sets ")));
+  EXPECT_LE(peak_of(run), std::stoll(limit));
+  const auto loss_of = [](const SmallRun& one) {
+    return nlohmann::json::parse(one.metrics().back()).at("loss").get<double>();
+  };
+  EXPECT_EQ(loss_of(run), loss_of(whole));
 }
 
 TEST(Fit, LeavesARunThatFitsAsItIs) {

@@ -71,6 +71,14 @@ TEST(FileMemory, ThatIsPutAwayIsNotTheProcesss) {
   memory.release(data, 64 * kMebibyte);
 }
 
+TEST(FileMemory, TimesMoreBytesThatGoToTheDiskAndBackLonger) {
+  if (!test::has_disk()) GTEST_SKIP() << test::kNoDisk;
+  FileMemory memory(test::disk_folder());
+  const double few = memory.time_transfers(kMebibyte), many = memory.time_transfers(64 * kMebibyte);
+  EXPECT_GT(few, 0);
+  EXPECT_GT(many, 64.0 * kMebibyte / 1e12);  // no disk moves a terabyte a second
+}
+
 TEST(FileMemory, LeavesNoFile) {
   if (!test::has_disk()) GTEST_SKIP() << test::kNoDisk;
   const std::string folder = test::disk_folder() + "/left";
@@ -107,7 +115,8 @@ TEST(InMemory, CountsTensorsOfAFileWhileOneLives) {
   EXPECT_EQ(arena.stats().file_bytes, FileMemory::whole_pages(8000));
   EXPECT_EQ(arena.stats().live_bytes, 64);
   {
-    const InMemory all({moments, shard, Tensor()}), again({moments.col_range(5, 1)});
+    const InMemory all({moments, shard, Tensor()}, FileAccess::read),
+        again({moments.col_range(5, 1)}, FileAccess::read);
     EXPECT_EQ(arena.stats().live_bytes, 64 + 8000);
     EXPECT_EQ(arena.stats().live_by[static_cast<int>(MemoryUse::optimizer)], 8000);
     moments.view().as<float>()[1999] = 7;
@@ -124,7 +133,7 @@ TEST(InMemory, CountsTheSameBytesWithoutValues) {
   arena.offload("/never/made", kUses);
   const Tensor moments = Tensor::long_lived(arena, 1, 2000, DType::f32, MemoryUse::optimizer);
   EXPECT_EQ(arena.stats().live_bytes, 0);
-  const InMemory brought({moments});
+  const InMemory brought({moments}, FileAccess::changed);
   EXPECT_EQ(arena.stats().live_bytes, 8000);
   EXPECT_FALSE(std::filesystem::exists("/never"));
 }

@@ -432,3 +432,56 @@ TEST(DryStep, RejectsSizesThatTheGridCannotCut) {
     EXPECT_THAT(error.what(), HasSubstr("y must be one of 1, 2, 3, 4, 6, 8, 12, 24"));
   }
 }
+
+namespace {
+
+/// Bytes of a step that go from the file of [offload], and to it.
+std::pair<std::int64_t, std::int64_t> transfers_of(const Config& config) {
+  std::pair<std::int64_t, std::int64_t> bytes;
+  for (const auto& start : only<Recording::Start>(recording_of(config)))
+    if (start.group == Recording::kDisk)
+      (start.label == "read" ? bytes.first : bytes.second) += start.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+TEST(DryStep, RecordsWhatGoesToADiskAndBack) {
+  Config config = tiny();
+  config.training.global_batch = 4;
+  config.training.micro_batch = 2;
+  EXPECT_EQ(transfers_of(config), std::pair(std::int64_t{0}, std::int64_t{0}));
+  const std::int64_t weights =
+      at(dry_step(prepared(config), 0).memory.peak_by, MemoryUse::parameters);
+  const auto of = [&](bool parameters, bool gradients, bool optimizer) {
+    config.offload = {"unused", parameters, gradients, optimizer};
+    return transfers_of(config);
+  };
+  // The update reads and writes two moments; in f32 the master weights are the parameters.
+  EXPECT_EQ(of(false, false, true), std::pair(2 * weights, 2 * weights));
+  // Each of two micro-batches adds to gradients; the norm and the update read them.
+  EXPECT_EQ(of(false, true, false), std::pair(4 * weights, 2 * weights));
+  // A forward and a backward pass each, and the update. What ends one begins the other.
+  const auto [read, written] = of(true, false, false);
+  EXPECT_LE(read, 5 * weights);
+  EXPECT_GE(read, 5 * weights - weights / 100);
+  EXPECT_EQ(written, weights);
+}
+
+TEST(DryStep, ReadsOfADiskAreWaitedForAndWritesAreNot) {
+  Config config = tiny();
+  config.offload.dir = "unused";
+  const Recording recording = recording_of(config);
+  std::map<std::size_t, int> waits;
+  for (const auto& wait : only<Recording::Wait>(recording)) ++waits[wait.started];
+  std::int64_t reads = 0, writes = 0;
+  for (std::size_t i = 0; i < recording.events.size(); ++i) {
+    const auto* start = std::get_if<Recording::Start>(&recording.events[i]);
+    if (!start) continue;
+    const bool read = start->label == "read";
+    EXPECT_EQ(waits[i] > 0, read) << i << ": " << start->label << ' ' << start->bytes;
+    (read ? reads : writes) += 1;
+  }
+  EXPECT_GT(reads, 0);
+  EXPECT_GT(writes, 0);
+}

@@ -278,3 +278,17 @@ TEST(Costs, AMissingRateIsRefusedByName) {
   expect_refused([](Machine& m) { m.device_bytes_per_s = 0; }, "device_bytes_per_s");
   expect_refused([](Machine& m) { m.attention_flops_per_s = 0; }, "attention_flops_per_s");
 }
+
+TEST(Costs, RanksOfANodeShareItsDisk) {
+  Machine machine = round_machine();
+  machine.devices_per_node = 4;
+  machine.disk_bytes_per_s = 1e9;
+  const Recording::Start read{
+      .group = Recording::kDisk, .operation = "transfer", .label = "read", .bytes = 500'000'000};
+  expect_equal(seconds(machine, {}, read), 0.5);
+  expect_equal(seconds(machine, {1, 1, 1, 2}, read), 1);
+  expect_equal(seconds(machine, {1, 1, 1, 16}, read), 2);
+  machine.disk_bytes_per_s = 0;
+  EXPECT_THAT([&] { seconds(machine, {}, read); },
+              ThrowsMessage<UsageError>(HasSubstr("has no disk_bytes_per_s")));
+}

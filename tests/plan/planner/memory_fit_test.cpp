@@ -1,6 +1,7 @@
 // The settings that make a run fit into memory.
 #include "axonn/plan/planner/memory_fit.h"
 
+#include <array>
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -14,6 +15,11 @@
 
 using namespace axonn;
 using namespace axonn::testing_support;
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 namespace {
 
@@ -52,6 +58,7 @@ PreparedRun with(const PreparedRun& run, const FittedSettings& settings) {
     config.training.micro_batch = settings.micro_batch;
     config.optimizer.moments = settings.moments;
     config.model.quantize = settings.quantize;
+    config.offload = settings.offload;
     config.activation_checkpoint.budget = settings.budget;
   }));
 }
@@ -130,6 +137,64 @@ TEST(MemoryFit, QuantizesFrozenWeightsOnlyIfNothingElseFits) {
   OpenSettings kept = closed;
   kept.quantize = false;
   EXPECT_FALSE(fit_memory(run, bytes(peak(Quantization::none) - 1), kept));
+}
+
+namespace {
+
+constexpr OpenSettings kOffloadAlone{.micro_batch = false, .recomputation = false, .offload = true};
+
+Config offloaded(Config config) {
+  config.offload = {"unused", false, false, false};
+  return config;
+}
+
+/// Which of parameters, gradients and optimizer are in the file.
+std::array<bool, 3> parts_of(const OffloadConfig& offload) {
+  return {offload.parameters, offload.gradients, offload.optimizer};
+}
+
+}  // namespace
+
+TEST(MemoryFit, TakesADiskOnlyIfNothingInMemoryFitsAndBeforeValuesChange) {
+  const PreparedRun run = prepared(offloaded(wide_llama()));
+  const std::int64_t whole = peak_of_run(run);
+  EXPECT_THAT(parts_of(fitted(run, whole, kOffloadAlone).offload), Each(false));
+  const FittedSettings some = fitted(run, whole - 1, kOffloadAlone);
+  EXPECT_EQ(some.moments, MomentType::f32);
+  EXPECT_THAT(parts_of(some.offload), Contains(true));
+  OpenSettings closed = kOffloadAlone;
+  closed.offload = false;
+  EXPECT_EQ(fitted(run, whole - 1, closed).moments, MomentType::bf16);
+}
+
+TEST(MemoryFit, OfADiskIsTheFastestThatFits) {
+  const PreparedRun run = prepared(offloaded(wide_llama()));
+  const auto with_parts = [&](bool parameters, bool gradients, bool optimizer) {
+    return run.with([&](Config& config) {
+      config.offload = {"unused", parameters, gradients, optimizer};
+    });
+  };
+  const std::int64_t all = peak_of_run(with_parts(true, true, true)),
+                     moments = peak_of_run(with_parts(false, false, true));
+  ASSERT_LT(all, moments);
+  const auto seconds = [&](const PreparedRun& one) {
+    return predict(one, machine_of(one.config())).time.step_s;
+  };
+  EXPECT_LT(seconds(run), seconds(with_parts(false, false, true)));
+  EXPECT_LT(seconds(with_parts(false, false, true)), seconds(with_parts(true, true, true)));
+  EXPECT_THAT(parts_of(fitted(run, moments, kOffloadAlone).offload),
+              ElementsAre(false, false, true));
+  EXPECT_THAT(parts_of(fitted(run, all, kOffloadAlone).offload), Each(true));
+  // Then moments take fewer bytes, as well.
+  const auto less = fit_memory(run, bytes(all - 1), kOffloadAlone);
+  EXPECT_TRUE(!less || less->moments != MomentType::f32);
+}
+
+TEST(MemoryFit, OfADiskNeedsItsRate) {
+  Config config = offloaded(wide_llama());
+  config.parallelism.machine = "frontier";
+  EXPECT_THAT([&] { fit_memory(prepared(config), bytes(1'000'000), kOffloadAlone); },
+              ThrowsMessage<UsageError>(HasSubstr("machine Frontier has no disk_bytes_per_s")));
 }
 
 TEST(MemoryFit, IsThatOfEveryRankOfAGrid) {

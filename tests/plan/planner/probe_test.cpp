@@ -13,6 +13,8 @@
 #include "axonn/ranks/comm/threads/threads.h"
 #include "axonn/run/config/resolve.h"
 
+#include "tests/support/disk_folder.h"
+
 using namespace axonn;
 using testing::Contains;
 using testing::Each;
@@ -103,4 +105,12 @@ TEST(Probe, HasARateForEveryGroupShapeAndEveryRowwiseOperationOfAStep) {
 TEST(Probe, RefusesOneRankAndUnevenNodes) {
   EXPECT_THROW(probed(1), UsageError);
   EXPECT_THROW(probed(3, {.devices_per_node = 2}), UsageError);
+}
+
+TEST(Probe, MeasuresADiskIfOneIsNamed) {
+  EXPECT_EQ(four_ranks().machines.front().disk_bytes_per_s, 0);
+  if (!test::has_disk()) GTEST_SKIP() << test::kNoDisk;
+  const std::vector<Machine> machines = probed(2, {.disk = test::disk_folder()});
+  EXPECT_THAT(machines, Each(machines.front()));
+  EXPECT_THAT(machines.front().disk_bytes_per_s, testing::AllOf(Gt(1e5), testing::Lt(1e12)));
 }

@@ -76,6 +76,35 @@ TEST(Simulate, AWaitForAFinishedCollectiveCostsNothing) {
   EXPECT_THAT(time.exposed_s(), near(0));
 }
 
+TEST(Simulate, ADisksTransfersHideBehindComputeThatTheyDoNotSlow) {
+  Fixed costs;
+  costs.both = {.of_compute = 0.5, .of_collective = 1};
+  costs.late_s = 0.1;
+  const StepTime read =
+      Program().start("disk", "transfer", 5).compute(3).wait(0).compute(1).play(costs);
+  EXPECT_THAT(read.step_s, near(6));
+  EXPECT_THAT(read.exposed_by, UnorderedElementsAre(Pair("disk transfer", near(2))));
+  // What is written is not waited for, but a step lasts as long as its disk works.
+  const StepTime write =
+      Program().start("disk", "transfer", 2).compute(3).start("disk", "transfer", 7).play(costs);
+  EXPECT_THAT(write.step_s, near(10));
+  EXPECT_THAT(write.compute_s, near(3));
+}
+
+TEST(Simulate, AWaitForADiskLeavesTheLatenessOfRanksToTheNextCollective) {
+  Fixed costs;
+  costs.late_s = 0.1;
+  const StepTime time = Program()
+                            .start("disk", "transfer", 1)
+                            .compute(3)
+                            .wait(0)
+                            .start("x", "all_reduce", 0)
+                            .wait(3)
+                            .play(costs);
+  EXPECT_THAT(time.exposed_by.at(kLateRanks), near(0.3));
+  EXPECT_THAT(time.step_s, near(3.3));
+}
+
 TEST(Simulate, CollectivesOfOneGroupAndOperationRunOneAfterAnother) {
   const StepTime time =
       Program().start("x", "all_gather", 2).start("x", "all_gather", 3).wait(1).wait(0).play();

@@ -67,6 +67,10 @@ void list_devices(Machine& machine, OptionList& list) {
              "a device's peak in bf16 or f16, dense; 0: unknown", "flop/s");
   add_figure(list, "attention_flops_per_s", machine.attention_flops_per_s,
              "rate of attention, of its causal half", "flop/s");
+  add_figure(list, "disk_bytes_per_s", machine.disk_bytes_per_s,
+             "rate of a node's disk with [offload], reads and writes together; 0: unknown, and "
+             "plans of runs that offload are refused",
+             "bytes/s");
   add_figure(list, "launch_s", machine.launch_s, "least time of any operation", "s");
   add_figure(
       list, "device_spread", machine.device_spread,

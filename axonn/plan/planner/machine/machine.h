@@ -133,7 +133,9 @@ struct Machine {
   int adapters_per_node = 0;    ///< 0: as many as devices
   /// The share of node_bytes_per_s that is left while more groups than adapters leave a node.
   double shared_adapters_share = 1;
-  double node_latency_s = 0;      ///< of one hop between nodes
+  double node_latency_s = 0;  ///< of one hop between nodes
+  /// Of a node's disk, for the file of [offload] of all its ranks, reads and writes together.
+  double disk_bytes_per_s = 0;
   double device_bytes_per_s = 0;  ///< between devices of a node, for groups without a rate
   double device_latency_s = 0;
   /// node_bytes_per_s of the paper's communication model, if it is another; else 0.

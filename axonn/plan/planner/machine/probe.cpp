@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "axonn/compute/ops/forwarding_backend.h"
+#include "axonn/compute/tensor/file_memory.h"
 #include "axonn/compute/tensor/gpu/cuda_device.h"
 #include "axonn/compute/tensor/gpu/gpu_platform.h"
 #include "axonn/foundation/base/check.h"
@@ -93,6 +94,21 @@ double memory_of_rank(const Device& device, Communicator& world, int devices_per
       memory = static_cast<double>(gpu.memory_bytes / std::ranges::count(all, mine));
   world.all_reduce(buffer(std::span(&memory, 1)), "probe", ReduceOp::min).wait();
   return memory;
+}
+
+/// Measures the disk of each node, to which all its ranks write at once, as in a run.
+void probe_disk(ProbeContext& ctx, Machine& machine) {
+  if (ctx.options.disk.empty()) return;
+  ctx.begin_part();
+  const std::int64_t of_node = (ctx.options.quick ? 64 : 1024) * std::int64_t{1 << 20},
+                     bytes = std::max(of_node / machine.devices_per_node, std::int64_t{1 << 24});
+  FileMemory file(ctx.options.disk);
+  ctx.world.barrier("probe");
+  const double seconds = mean_over_ranks(ctx.world, {file.time_transfers(bytes)}).front();
+  machine.disk_bytes_per_s =
+      2 * static_cast<double>(machine.devices_per_node * bytes) / seconds;  // there and back
+  ctx.report(fmt::format("disk of a node: {}/s",
+                         format_bytes(static_cast<std::int64_t>(machine.disk_bytes_per_s))));
 }
 
 std::string today() { return fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr))); }
@@ -516,13 +532,14 @@ Machine probe(Communicator& world, const ProbeOptions& options) {
   Device& device = backend->device();
   const auto device_world = make_device_world(config.parallelism, world, backend->arena());
   ProgressLine line(world.rank() == 0 ? options.progress : ProgressTarget{}, "measuring", "parts");
-  ProbeContext ctx{.world = world,
-                   .links = device_world ? *device_world : world,
-                   .backend = *backend,
-                   .options = options,
-                   .progress = line,
-                   // Besides the groups: memory, two types of products, four models, overlap.
-                   .parts = 8 + std::ssize(group_shapes(world.size()))};
+  ProbeContext ctx{
+      .world = world,
+      .links = device_world ? *device_world : world,
+      .backend = *backend,
+      .options = options,
+      .progress = line,
+      // Besides the groups: memory, two types of products, four models, overlap.
+      .parts = (options.disk.empty() ? 8 : 9) + std::ssize(group_shapes(world.size()))};
   for (const std::string& remark : backend->take_remarks()) ctx.report("note: " + remark);
   Machine machine{.name = options.name, .device = ctx.on_gpu() ? device.name() : processor_name()};
   if (ctx.on_gpu()) machine.backend = gpu_platform() == &kHip ? DeviceKind::hip : DeviceKind::cuda;
@@ -545,6 +562,7 @@ Machine probe(Communicator& world, const ProbeOptions& options) {
   machine.bf16 = probe_products(ctx, DType::bf16, machine.launch_s);
   probe_steps(ctx, machine);
   probe_links(ctx, machine);
+  probe_disk(ctx, machine);
   ctx.report(fmt::format("took {:.0f} s", now_seconds() - start));
   return machine;
 }

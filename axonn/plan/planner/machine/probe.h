@@ -16,6 +16,7 @@ struct ProbeOptions {
   DeviceKind device = DeviceKind::cpu;
   TransportKind transport = TransportKind::automatic;  ///< of GPU memory
   int devices_per_node = 0;  ///< ranks that share a node; 0: ranks with the same host name
+  std::string disk = {};     ///< folder on a disk of each node, to measure for [offload]; "": none
   bool quick = false;        ///< fewer and smaller sizes: seconds instead of a minute
   /// Called on rank 0 with lines about measurements and their results.
   std::function<void(const std::string& line)> report = {};
