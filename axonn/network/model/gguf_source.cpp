@@ -72,6 +72,13 @@ Quantization quantization_of(GgufType type) {
   return type == GgufType::q6_k ? Quantization::q6_k : Quantization::none;
 }
 
+/// The type of floats of which this type's blocks are single ones.
+std::optional<StoredType> floats_of(GgufType type) {
+  if (type == GgufType::f32) return StoredType::f32;
+  if (type == GgufType::f16) return StoredType::f16;
+  return type == GgufType::bf16 ? std::optional(StoredType::bf16) : std::nullopt;
+}
+
 class GgufSource final : public ParameterSource {
  public:
   GgufSource(std::shared_ptr<const GgufFile> file, const ModelConfig& model,
@@ -102,7 +109,6 @@ class GgufSource final : public ParameterSource {
   }
 
   std::int64_t read(std::span<const SliceRequest> wanted, const TakeValues& take) override {
-    constexpr std::int64_t kAtOnce = 1 << 17;  // elements
     std::int64_t bytes = 0;
     std::vector<float> values;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -115,13 +121,19 @@ class GgufSource final : public ParameterSource {
       const auto found = rows_of_.find(wanted[i].parameter);
       AXONN_CHECK(found != rows_of_.end() && wanted[i].kind == "master", path(), " has no ",
                   wanted[i].kind, " of ", wanted[i].parameter);
+      const std::vector<Rows>& rows = found->second;
+      const auto floats = rows.size() == 1 ? rows.front().floats() : std::nullopt;
+      const StoredType type = floats.value_or(StoredType::f32);
+      // So few that they are still in the cache when they are taken.
+      const std::int64_t at_once = (std::int64_t{1} << 19) / bytes_of(type);
       for (const Slice& slice : wanted[i].slices)
         for (std::int64_t at = slice.begin, end; at < slice.end; at = end) {
-          end = std::min(slice.end, at + kAtOnce);
-          values.resize(end - at);
-          bytes += read_elements(found->second, slice, at, values);
-          take(i, slice.offset + at - slice.begin, StoredType::f32,
-               std::as_bytes(std::span(values)));
+          end = std::min(slice.end, at + at_once);
+          values.resize(end - at);  // no type has more bytes
+          const auto out = std::as_writable_bytes(std::span(values));
+          bytes += floats ? read_as_stored(rows, slice, at, end, out)
+                          : read_elements(rows, slice, at, values);
+          take(i, slice.offset + at - slice.begin, type, out.first((end - at) * bytes_of(type)));
         }
     }
     return bytes;
@@ -177,12 +189,13 @@ class GgufSource final : public ParameterSource {
              tensor_.turns <= 1 && tensor_.tiles.groups == 1 && !tensor_.tiles.columns;
     }
     std::int64_t cols() const { return tensor_.parameter.cols; }
-    /// The kind of the tensor's blocks, if they can be kept as they are: if rows are whole rows of
-    /// it, with the same values.
+    /// The kind of the tensor's blocks, if they can be kept as they are.
     Quantization kept_as() const {
-      const bool same = tensor_.heads.count == 0 && !tensor_.tiles.columns && !tensor_.decays &&
-                        tensor_.plus == 0;
-      return same ? quantization_of(values_.type()) : Quantization::none;
+      return is_same() ? quantization_of(values_.type()) : Quantization::none;
+    }
+    /// The type of its floats, if they can be taken as they are.
+    std::optional<StoredType> floats() const {
+      return is_same() ? floats_of(values_.type()) : std::nullopt;
     }
     /// Reads blocks from one of a row on, of `each` a row; further rows only if they are in order.
     void read_blocks(std::int64_t row, std::int64_t block, std::int64_t each,
@@ -203,6 +216,11 @@ class GgufSource final : public ParameterSource {
     }
 
    private:
+    /// Whether rows are whole rows of the tensor, with the same values.
+    bool is_same() const {
+      return tensor_.heads.count == 0 && !tensor_.tiles.columns && !tensor_.decays &&
+             tensor_.plus == 0;
+    }
     /// The row of the tensor that is this row of the parameter.
     std::int64_t row_of(std::int64_t row) const {
       if (const auto& heads = tensor_.heads; heads.count > 0)
@@ -328,21 +346,41 @@ class GgufSource final : public ParameterSource {
     std::ranges::for_each(wanted.more, add);
   }
 
-  static std::int64_t read_elements(const std::vector<Rows>& parts, const Slice& slice,
-                                    std::int64_t at, std::span<float> out) {
-    std::int64_t bytes = 0;
-    while (!out.empty()) {
+  /// Calls f(part, row, column, count) for runs of a slice's elements, from one on, that lie one
+  /// after another in a tensor.
+  static void for_runs(const std::vector<Rows>& parts, const Slice& slice, std::int64_t at,
+                       std::int64_t end, const auto& f) {
+    while (at < end) {
       const std::int64_t row = slice.row + at / slice.cols, col = at % slice.cols;
       const auto part =
           std::ranges::find_if(parts, [&](const Rows& one) { return one.holds(row); });
       const bool whole = part->in_order() && slice.cols == part->cols();
-      const std::int64_t count =
-          whole ? std::ssize(out) : std::min(std::ssize(out), slice.cols - col);
-      bytes += part->read(row, slice.col + col, out.first(static_cast<std::size_t>(count)));
+      const std::int64_t count = whole ? end - at : std::min(end - at, slice.cols - col);
+      f(*part, row, slice.col + col, count);
       at += count;
-      out = out.subspan(static_cast<std::size_t>(count));
     }
+  }
+  /// Reads elements of a slice from one on; returns the bytes that were read.
+  static std::int64_t read_elements(const std::vector<Rows>& parts, const Slice& slice,
+                                    std::int64_t at, std::span<float> out) {
+    std::int64_t bytes = 0;
+    for_runs(parts, slice, at, at + std::ssize(out),
+             [&](const Rows& part, std::int64_t row, std::int64_t col, std::int64_t count) {
+               bytes += part.read(row, col, out.first(count));
+               out = out.subspan(count);
+             });
     return bytes;
+  }
+  /// The same of floats as the file has them.
+  static std::int64_t read_as_stored(const std::vector<Rows>& parts, const Slice& slice,
+                                     std::int64_t at, std::int64_t end, std::span<std::byte> out) {
+    const std::int64_t each = bytes_of(*parts.front().floats());
+    for_runs(parts, slice, at, end,
+             [&](const Rows& part, std::int64_t row, std::int64_t col, std::int64_t count) {
+               part.read_blocks(row, col, part.cols(), out.first(count * each));
+               out = out.subspan(count * each);
+             });
+    return (end - at) * each;
   }
 
   std::shared_ptr<const GgufFile> file_;

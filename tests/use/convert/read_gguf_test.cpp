@@ -12,6 +12,8 @@
 #include "axonn/compute/tensor/quantization.h"
 #include "axonn/data/storage/gguf.h"
 #include "axonn/foundation/base/check.h"
+#include "axonn/network/model/model_files.h"
+#include "axonn/ranks/comm/self.h"
 #include "axonn/run/config/resolve.h"
 #include "axonn/use/convert/convert.h"
 
@@ -224,6 +226,25 @@ TEST(ReadGguf, GivesTheValuesOfBlocks) {
         ASSERT_EQ(values[i], codes.value(kind, static_cast<std::int64_t>(i), 32)) << name << i;
     }
   }
+}
+
+// bf16 goes into bf16 as it is, without a detour through f32.
+TEST(ReadGguf, PassesFloatsOnAsTheFileHasThem) {
+  const TemporaryPath path;
+  save_checkpoint(path / "run", small_llama(), {});
+  const ModelFiles files(made(path / "run", path / "model.gguf", ModelForm::gguf, GgufType::bf16));
+  const auto world = make_self();
+  const Grid grid(*world, {});
+  const auto model = make_model(files.config(), grid);
+  const auto source = files.source(files.config(), stored_parameters(model->groups()));
+  std::vector<SliceRequest> wanted;
+  for (const auto& [name, rows, cols] : source->parameters())
+    wanted.push_back(
+        {.parameter = name, .slices = {{.rows = rows, .cols = cols, .end = rows * cols}}});
+  source->read(wanted, [&](std::size_t i, std::int64_t, StoredType type, auto) {
+    const bool matrix = source->parameters()[i].cols > 1;
+    EXPECT_EQ(type, matrix ? StoredType::bf16 : StoredType::f32) << wanted[i].parameter;
+  });
 }
 
 TEST(ReadGguf, GivesValuesNearToThoseThatEachTypeWasWrittenFrom) {
