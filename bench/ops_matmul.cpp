@@ -11,7 +11,9 @@
 #include <omp.h>
 
 #include "axonn/compute/ops/matmul_tuner.h"
+#include "axonn/compute/tensor/arena.h"
 #include "axonn/compute/tensor/quantization.h"
+#include "axonn/compute/tensor/tensor.h"
 #include "axonn/foundation/base/clock.h"
 
 // The products of a step, by layer, mode and type: Gflop/s in the default way and in the tuned way,
@@ -22,8 +24,9 @@
 //   gpt2   GPT-2 124M, 1,024 rows    llama  width 2,048, MLP 5,504, 4,096 rows
 //   libraries   instead, in f32: the best rate of the ways by oneDNN, by tiles and by BLAS, all run
 //               in turn, five times
-// bench_ops_matmul codes [THREADS]: products of one row with a matrix of codes that no cache holds,
-//   of each kind: bytes and weights a second, the best of 25 in turn
+// bench_ops_matmul codes [THREADS [ROWS]]: products of one row, or of so many, with a matrix of
+//   values, and of codes of each kind, that no cache holds: bytes and weights a second, the best of
+//   25 in turn
 
 namespace {
 
@@ -162,35 +165,57 @@ std::vector<std::byte> records_of(const QuantizedForm& form, std::int64_t out, s
   return all;
 }
 
-void compare_codes(Backend& backend) {
-  constexpr std::int64_t kOut = 32768, kIn = 4096;
+void compare_codes(Backend& backend, std::int64_t rows, std::int64_t inputs) {
+  const std::int64_t outputs = (std::int64_t{1} << 27) / inputs;
   constexpr int kRounds = 25;
-  std::vector<float> a(kIn), out(kOut);
+  const auto device = make_cpu_device();
+  Arena arena(*device);
+  const auto memory = [&](std::int64_t count) { return Tensor(arena, 1, count, DType::f32); };
+  const Tensor of_a = memory(rows * inputs), of_out = memory(rows * outputs),
+               of_values = memory(outputs * inputs);
+  device->fill_zero(of_a.view().data, of_a.bytes());
+  device->fill_zero(of_values.view().data, of_values.bytes());
   std::map<std::pair<DType, Quantization>, double> best;
   std::map<Quantization, std::vector<std::byte>> records;
-  constexpr std::array kKinds{Quantization::q8_0, Quantization::q6_k, Quantization::q4_k,
-                              Quantization::q4_0, Quantization::nf4};
+  constexpr std::array kKinds{Quantization::none, Quantization::q8_0, Quantization::q6_k,
+                              Quantization::q4_k, Quantization::q4_0, Quantization::nf4};
   const auto form_of = [](Quantization kind) {
     return QuantizedForm{kind, QuantizedForm::most_unit(kind)};
   };
-  for (const Quantization kind : kKinds) records[kind] = records_of(form_of(kind), kOut, kIn);
+  const auto bytes_with = [&](Quantization kind, DType type) {
+    return kind == Quantization::none ? outputs * inputs * bytes_of(type)
+                                      : std::ssize(records[kind]);
+  };
+  for (const Quantization kind : kKinds)
+    if (kind != Quantization::none) records[kind] = records_of(form_of(kind), outputs, inputs);
   for (int round = 0; round < kRounds; ++round)
-    for (auto& [kind, bytes] : records)
+    for (const Quantization kind : kKinds)
       for (const DType type : {DType::f32, DType::bf16}) {
-        const View of_records{bytes.data(), DType::u8, 1, std::ssize(bytes), std::ssize(bytes)};
+        const View to{of_out.view().data, type, rows, outputs, outputs},
+            from{of_a.view().data, type, rows, inputs, inputs};
+        std::vector<std::byte>& bytes = records[kind];
         const double start = now_seconds();
-        backend.quantized_product({.out = {out.data(), type, 1, kOut, kOut},
-                                   .a = {a.data(), type, 1, kIn, kIn},
-                                   .records = of_records,
-                                   .form = form_of(kind)});
+        if (kind == Quantization::none)
+          backend.matmul({.out = to,
+                          .a = from,
+                          .b = {of_values.view().data, type, outputs, inputs, inputs},
+                          .b_transposed = true});
+        else
+          backend.quantized_product(
+              {.out = to,
+               .a = from,
+               .records = {bytes.data(), DType::u8, 1, std::ssize(bytes), std::ssize(bytes)},
+               .form = form_of(kind)});
         double& seconds = best.try_emplace({type, kind}, 1e9).first->second;
         seconds = std::min(seconds, now_seconds() - start);
       }
-  for (const auto& [of, seconds] : best)
-    std::printf("%-5s %-5s %6.1f GB/s %6.1f G weights/s\n", name_of(of.first).data(),
+  for (const auto& [of, seconds] : best) {
+    const double weights = static_cast<double>(outputs * inputs) / seconds;
+    std::printf("%-5s %-5s %6.1f GB/s %6.1f G weights/s %7.0f Gflop/s\n", name_of(of.first).data(),
                 kQuantizations[static_cast<int>(of.second)].data(),
-                static_cast<double>(records[of.second].size()) / seconds / 1e9,
-                static_cast<double>(kOut * kIn) / seconds / 1e9);
+                static_cast<double>(bytes_with(of.second, of.first)) / seconds / 1e9, weights / 1e9,
+                2 * static_cast<double>(rows) * weights / 1e9);
+  }
 }
 
 }  // namespace
@@ -200,7 +225,8 @@ int main(int argc, char** argv) {
   const int threads = argc > 2 ? std::atoi(argv[2]) : omp_get_num_procs();
   const auto backend = make_cpu_backend(threads);
   if (argc > 1 && std::string(argv[1]) == "codes") {
-    compare_codes(*backend);
+    compare_codes(*backend, argc > 3 ? std::atoi(argv[3]) : 1,
+                  argc > 4 ? std::atoi(argv[4]) : 4096);
     return 0;
   }
   if (argc > 3 && std::string(argv[3]) == "libraries") {

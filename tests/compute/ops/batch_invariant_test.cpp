@@ -209,6 +209,7 @@ TEST(BatchInvariant, RowsOfForwardProductsHaveTheSameBitsAloneAndWithOthers) {
     expect_invariant(*many, *one, {65, 333, type, DType::f32, false, true});
     expect_invariant(*many, *one, {9, 1, type, type});
     expect_invariant(*many, *one, {70, 1100, type, type, true});
+    expect_invariant(*many, *one, {22, 2400, type, DType::f32});
   }
 }
 

@@ -76,9 +76,10 @@ void check(Backend& backend, const Case& c) {
 TEST(Matmul, EqualsPlainLoopsInEveryModeTypeAndEpilogueWithStridesAndOddSizes) {
   const auto backend = test_backend();
   // 600 rows and 1700 columns are cut into panels.
-  const std::int64_t sizes[][3] = {{1, 1, 1},   {3, 17, 1},   {1, 64, 33},   {17, 3, 64},
-                                   {33, 1, 5},  {64, 48, 96}, {600, 20, 97}, {40, 1700, 33},
-                                   {5, 71, 97}, {48, 9, 130}, {49, 9, 130}};
+  const std::int64_t sizes[][3] = {
+      {1, 1, 1},    {3, 17, 1},    {1, 64, 33},    {17, 3, 64}, {33, 1, 5},
+      {64, 48, 96}, {600, 20, 97}, {40, 1700, 33}, {5, 71, 97}, {48, 9, 130},
+      {49, 9, 130}, {23, 6, 2113}};  // few rows, and sums in several parts
   for (const auto& [M, N, K] : sizes)
     for (const auto& [type, out_type] :
          {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
@@ -129,32 +130,34 @@ TEST(Matmul, OfBf16CanBeConvertedToFloatsOnEveryProcessorAndOneOfF32Cannot) {
 TEST(Matmul, OfFewRowsGivesARowBitsThatDoNotDependOnTheOtherRows) {
   const auto backend = test_backend();
   if (backend->name() != "cpu") GTEST_SKIP() << "promised on the CPU only";
-  const std::int64_t N = 75, K = 203;
-  for (DType type : kModelTypes) {
-    const Operand a(random_values("a", 7, K, type), type), b(random_values("b", N, K, type), type),
-        all(Matrix(7, N), DType::f32), some(Matrix(7, N), DType::f32);
-    const auto multiply = [&](const Operand& out, std::int64_t first, std::int64_t rows) {
-      backend->matmul({.out = out.view().row_range(0, rows),
-                       .a = a.view().row_range(first, rows),
-                       .b = b,
-                       .b_transposed = true});
-    };
-    const auto expect_same = [&](std::int64_t row, std::int64_t other) {
-      const Matrix got = all.values(), want = some.values();
-      for (std::int64_t n = 0; n < N; ++n)
-        EXPECT_EQ(got(row, n), want(other, n)) << row << ',' << n;
-    };
-    multiply(all, 0, 7);
-    for (std::int64_t first = 0; first <= 4; ++first) {
-      multiply(some, first, 3);
-      for (std::int64_t row = 0; row < 3; ++row) expect_same(first + row, row);
+  const std::int64_t N = 75;
+  for (const std::int64_t K : {203, 2400})
+    for (DType type : kModelTypes) {
+      const Operand a(random_values("a", 7, K, type), type),
+          b(random_values("b", N, K, type), type), all(Matrix(7, N), DType::f32),
+          some(Matrix(7, N), DType::f32);
+      const auto multiply = [&](const Operand& out, std::int64_t first, std::int64_t rows) {
+        backend->matmul({.out = out.view().row_range(0, rows),
+                         .a = a.view().row_range(first, rows),
+                         .b = b,
+                         .b_transposed = true});
+      };
+      const auto expect_same = [&](std::int64_t row, std::int64_t other) {
+        const Matrix got = all.values(), want = some.values();
+        for (std::int64_t n = 0; n < N; ++n)
+          EXPECT_EQ(got(row, n), want(other, n)) << row << ',' << n;
+      };
+      multiply(all, 0, 7);
+      for (std::int64_t first = 0; first <= 4; ++first) {
+        multiply(some, first, 3);
+        for (std::int64_t row = 0; row < 3; ++row) expect_same(first + row, row);
+      }
+      for (std::int64_t first = 0; first <= 5; ++first) {
+        multiply(all, first, 2);
+        multiply(some, first + 1, 1);
+        expect_same(1, 0);
+      }
     }
-    for (std::int64_t first = 0; first <= 5; ++first) {
-      multiply(all, first, 2);
-      multiply(some, first + 1, 1);
-      expect_same(1, 0);
-    }
-  }
 }
 
 TEST(Matmul, OfFewRowsStreamsTheMatrixUnlessAnotherWayIsSet) {

@@ -77,6 +77,14 @@ inline __m512 widen_f16(__m256i halves) { return _mm512_maskz_cvtph_ps(0xffff, h
 inline __m256i narrow_f16(__m512 x) {
   return _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT);
 }
+/// Rounds a register as put() rounds one bf16 or f16, T.
+template <typename T>
+inline __m256i narrow(Registers::Register x) {
+  if constexpr (std::is_same_v<T, f16>)
+    return narrow_f16(x);
+  else
+    return std::bit_cast<IntegerHalves>(narrow(x, x)).low;
+}
 
 }  // namespace detail
 

@@ -1,6 +1,7 @@
 #include "axonn/compute/ops/cpu/matmul/row_dots.h"
 
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 
 #include "axonn/compute/ops/cpu/launch.h"
@@ -32,18 +33,45 @@ std::int64_t rows_at_once(const Matmul& args) {
 
 /// Writes the sums of some columns of out, from `begin` on.
 template <typename T, typename Out>
-auto writer(const View& out, const View& bias, bool accumulate, std::int64_t begin) {
-  const T* const added = bias.data ? address<T>(bias) + begin : nullptr;
-  return [&out, accumulate, begin, added](std::int64_t row, std::int64_t col, float sum) {
-    Out& to = address<Out>(out, row)[begin + col];
-    if (added) sum += get(added[col]);
-    put(to, accumulate ? sum + get(to) : sum);
-  };
-}
+class Writer {
+ public:
+  Writer(const View& out, const View& bias, bool accumulate, std::int64_t begin)
+      : out_(address<Out>(out) + begin),
+        stride_(out.stride),
+        bias_(bias.data ? address<T>(bias) + begin : nullptr),
+        accumulate_(accumulate) {}
+
+  void operator()(std::int64_t row, std::int64_t col, float sum) const {
+    Out& to = out_[row * stride_ + col];
+    if (bias_) sum += get(bias_[col]);
+    put(to, accumulate_ ? sum + get(to) : sum);
+  }
+
+  bool by_registers() const { return !bias_ && !accumulate_; }
+  /// The sums of up to four rows and four columns, in one register.
+  [[gnu::always_inline]] void four_columns(std::int64_t row, std::int64_t rows, std::int64_t col,
+                                           const float (&sums)[4][4]) const {
+    Out* to = out_ + row * stride_ + col;
+    const auto write = [&](const auto& all) __attribute__((always_inline)) {
+      for (std::int64_t r = 0; r < rows; ++r, to += stride_)
+        std::memcpy(to, reinterpret_cast<const Out*>(&all) + 4 * r, 4 * sizeof(Out));
+    };
+    if constexpr (std::is_same_v<Out, float>)
+      write(sums);
+    else
+      write(detail::narrow<Out>(reinterpret_cast<const Floats::Unaligned&>(sums)));
+  }
+
+ private:
+  Out* out_;
+  std::int64_t stride_;
+  const T* bias_;
+  bool accumulate_;
+};
 
 template <typename T, typename Out>
 void columns(const Matmul& args, SumOrder order, std::int64_t begin, std::int64_t count) {
-  const auto write = writer<T, Out>(args.out, args.bias, args.accumulate, begin);
+  const Writer<T, Out> write(args.out, args.bias, args.accumulate, begin);
   const RowPairs<T> rows{address<T>(args.a), args.a.stride, address<T>(args.b, begin),
                          args.b.stride, args.a.cols};
   const auto row_of = [&](std::int64_t col) { return PlainRow<T>{rows.b + col * rows.b_row}; };
@@ -73,7 +101,7 @@ void columns_of_codes(const QuantizedMatmul& args, SumOrder order, std::int64_t 
       const RowPairs<T> of{address<T>(args.a), args.a.stride, nullptr, 0, K};
       return stream_dots(
           of, rows, end - begin, [&](std::int64_t col) { return Row{records_of(begin + col)}; },
-          writer<T, Out>(args.out, args.bias, false, begin));
+          Writer<T, Out>(args.out, args.bias, false, begin));
     }
   T* const values = scratch_of_thread().take<T>(kCodedColumns * K);
   for (std::int64_t count; begin < end; begin += count) {
