@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "axonn/compute/ops/cpu/floats.h"
 
@@ -22,12 +23,13 @@ inline Registers::Words words_of(Halves halves) {
 /// The lower halves of words.
 inline Halves halves_of(Registers::Words words) { return __builtin_convertvector(words, Halves); }
 
-/// Both in a register, `first` in front.
+/// Both in a register, `first` in front. Not through memory: a load of what two stores wrote waits
+/// for both.
 inline Register joined(Halves first, Halves second) {
-  struct Both {
-    Halves each[2];
-  };
-  return std::bit_cast<Register>(Both{{first, second}});
+  return [&]<int... i>(std::integer_sequence<int, i...>) {
+    return reinterpret_cast<Register>(__builtin_shufflevector(first, second, i...));
+  }
+  (std::make_integer_sequence<int, 2 * Registers::kEach>{});
 }
 
 /// Whether the functions below take any `count`: below 0 it is 0, above kEach it is kEach. Else
