@@ -323,13 +323,16 @@ unpack() {
   if [[ -z $from ]]; then
     from=$work/archives
     mkdir -p "$from"
-    download "$from" "$1" >&2 || return
+    if ! download "$from" "$1" >&2; then
+      echo "without a network: --archives FOLDER, which --download FOLDER fills elsewhere" >&2
+      return 1
+    fi
   fi
   from=$(cd "$from" && pwd)
-  from=$(archive_in "$from" "$1")
+  from=$(archive_in "$from" "$1") || return
   rm -rf "$work/build" "$work/source"
   mkdir "$work/source"
-  (cd "$work/source" && cmake -E tar xf "$from")
+  (cd "$work/source" && cmake -E tar xf "$from") || return
   echo "$work"/source/*
 }
 
@@ -341,9 +344,10 @@ for name in "${missing[@]}"; do
   set +e
   (
     exec </dev/null >"$log" 2>&1
-    set -ex
+    set -e
     folder=$(unpack "$name")
     cd "$folder"
+    set -x
     "build_$name"
   )
   status=$?
