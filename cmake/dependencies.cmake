@@ -1,10 +1,46 @@
-# Finds the libraries that the project needs. A missing library is an error that names its Debian
-# package. A missing optional library (AXONN_MPI, AXONN_ICU, AXONN_SENTENCEPIECE,
-# AXONN_PARQUET, AXONN_HTTP, AXONN_BLAS) is one line.
+# Finds the libraries that the project needs. Missing libraries are one error that names their
+# Debian packages. A missing optional library (AXONN_MPI, AXONN_ICU, AXONN_SENTENCEPIECE,
+# AXONN_PARQUET, AXONN_HTTP, AXONN_BLAS) is one line. scripts/site-dependencies.sh builds libraries
+# without root; it reads what was found from CMake's cache.
+
+set(axonn_missing)
 
 function(axonn_need found package)
   if(NOT ${found})
-    message(FATAL_ERROR "axonn needs ${package}: apt-get install ${package}")
+    set(axonn_missing ${axonn_missing} ${package} PARENT_SCOPE)
+  endif()
+endfunction()
+
+# axonn_find(VARIABLE HEADER [LIBRARY name] [AT_LEAST version] [VERSION header]): sets VARIABLE to
+# the library's file, which is linked, or to the header's folder if no library is named. All
+# compilations search the folder. A library whose header VERSION (by default HEADER) says that it is
+# older is not found.
+function(axonn_find variable header)
+  cmake_parse_arguments(ARG "" "LIBRARY;AT_LEAST;VERSION" "" ${ARGN})
+  set(folder ${variable})
+  if(ARG_LIBRARY)
+    find_library(${variable} ${ARG_LIBRARY})
+    set(folder ${variable}_INCLUDE)
+  endif()
+  find_path(${folder} ${header})
+  if(ARG_AT_LEAST AND ${folder})
+    set(file ${${folder}}/${header})
+    if(ARG_VERSION)
+      set(file ${${folder}}/${ARG_VERSION})
+    endif()
+    file(STRINGS ${file} lines REGEX "#define [A-Z_]+_VERSION(_MAJOR|_MINOR)? +[0-9]+$")
+    list(TRANSFORM lines REPLACE ".* " "")
+    list(JOIN lines "." version)
+    if(version VERSION_LESS ARG_AT_LEAST)
+      message(STATUS "${file} is of version ${version}; ${ARG_AT_LEAST} is needed")
+      set(${variable} ${variable}-NOTFOUND CACHE PATH "" FORCE)
+      set(${folder} ${folder}-NOTFOUND CACHE PATH "" FORCE)
+    endif()
+  endif()
+  if(${folder})
+    include_directories(SYSTEM ${${folder}})
+  else()
+    set(${variable} ${variable}-NOTFOUND PARENT_SCOPE)
   endif()
 endfunction()
 
@@ -27,36 +63,38 @@ endfunction()
 find_package(Threads REQUIRED)
 find_package(OpenMP COMPONENTS CXX QUIET)
 axonn_need(OpenMP_CXX_FOUND libgomp1)
-find_library(AXONN_DNNL dnnl)  # its CMake package requires OpenCL, which is not needed here
+# Its CMake package requires OpenCL, which is not needed here.
+axonn_find(AXONN_DNNL oneapi/dnnl/dnnl.hpp LIBRARY dnnl AT_LEAST 2.6
+           VERSION oneapi/dnnl/dnnl_version.h)
 axonn_need(AXONN_DNNL libdnnl-dev)
-find_package(fmt CONFIG QUIET)
+find_package(fmt 9 CONFIG QUIET)
 axonn_need(fmt_FOUND libfmt-dev)
-find_package(nlohmann_json CONFIG QUIET)
+find_package(nlohmann_json 3.11 CONFIG QUIET)
 axonn_need(nlohmann_json_FOUND nlohmann-json3-dev)
-find_package(tomlplusplus CONFIG QUIET)
+find_package(tomlplusplus 3.3 CONFIG QUIET)
 axonn_need(tomlplusplus_FOUND libtomlplusplus-dev)
-find_package(CLI11 CONFIG QUIET)
+find_package(CLI11 2.1 CONFIG QUIET)
 axonn_need(CLI11_FOUND libcli11-dev)
-find_library(AXONN_PCRE2 pcre2-8)
+axonn_find(AXONN_PCRE2 pcre2.h LIBRARY pcre2-8)
 axonn_need(AXONN_PCRE2 libpcre2-dev)
-find_library(AXONN_ZLIB z)
+axonn_find(AXONN_ZLIB zlib.h LIBRARY z)
 axonn_need(AXONN_ZLIB zlib1g-dev)
-find_library(AXONN_ZSTD zstd)
+axonn_find(AXONN_ZSTD zstd.h LIBRARY zstd)
 axonn_need(AXONN_ZSTD libzstd-dev)
-find_library(AXONN_BZIP2 bz2)
+axonn_find(AXONN_BZIP2 bzlib.h LIBRARY bz2)
 axonn_need(AXONN_BZIP2 libbz2-dev)
-find_library(AXONN_XZ lzma)
+axonn_find(AXONN_XZ lzma.h LIBRARY lzma)
 axonn_need(AXONN_XZ liblzma-dev)
-find_path(AXONN_XXHASH xxhash.h)
+axonn_find(AXONN_XXHASH xxhash.h AT_LEAST 0.8)
 axonn_need(AXONN_XXHASH libxxhash-dev)
 
-find_library(AXONN_ICU_LIBRARY icuuc)
+axonn_find(AXONN_ICU_LIBRARY unicode/uchar.h LIBRARY icuuc)
 axonn_optional(ICU AXONN_ICU_LIBRARY libicu-dev)
-find_library(AXONN_SENTENCEPIECE_LIBRARY sentencepiece)
+axonn_find(AXONN_SENTENCEPIECE_LIBRARY sentencepiece_processor.h LIBRARY sentencepiece)
 axonn_optional(SENTENCEPIECE AXONN_SENTENCEPIECE_LIBRARY libsentencepiece-dev)
-find_library(AXONN_SNAPPY snappy)
-find_library(AXONN_LZ4 lz4)
-find_library(AXONN_BROTLI brotlidec)
+axonn_find(AXONN_SNAPPY snappy-c.h LIBRARY snappy)
+axonn_find(AXONN_LZ4 lz4.h LIBRARY lz4)
+axonn_find(AXONN_BROTLI brotli/decode.h LIBRARY brotlidec)
 set(AXONN_PARQUET_LIBRARIES "")
 if(AXONN_SNAPPY AND AXONN_LZ4 AND AXONN_BROTLI)
   set(AXONN_PARQUET_LIBRARIES ${AXONN_SNAPPY} ${AXONN_LZ4} ${AXONN_BROTLI})
@@ -82,10 +120,9 @@ axonn_optional(BLAS axonn_openblas_found libopenblas-dev)
 if(AXONN_WITH_BLAS)
   set(AXONN_OPENBLAS_LIBRARY ${AXONN_OPENBLAS})
 endif()
-find_path(AXONN_BOOST boost/beast/http/basic_parser.hpp)
+axonn_find(AXONN_BOOST boost/beast/http/basic_parser.hpp AT_LEAST 107400
+           VERSION boost/version.hpp)
 axonn_optional(HTTP AXONN_BOOST libboost-dev)
-
-include(cmake/gpu.cmake)
 
 if(AXONN_TESTS)
   find_package(GTest CONFIG QUIET)
@@ -95,3 +132,11 @@ if(AXONN_TESTS)
     axonn_need(AXONN_SENTENCEPIECE_TRAIN libsentencepiece-dev)
   endif()
 endif()
+
+if(axonn_missing)
+  list(JOIN axonn_missing " " axonn_missing)
+  message(FATAL_ERROR "axonn needs ${axonn_missing}: apt-get install ${axonn_missing}; without "
+                      "root scripts/site-dependencies.sh builds libraries")
+endif()
+
+include(cmake/gpu.cmake)

@@ -47,9 +47,11 @@ if [[ -n ${ENVIRONMENT:-} ]]; then
 else
   place=(--uenv="${UENV:?set UENV, such as prgenv-gnu/25.11:v1, or ENVIRONMENT}" --view=default)
 fi
+# Since Slurm 22.05 srun no longer takes the cores of a rank from sbatch.
+# source: slurm.schedmd.com/srun.html, --cpus-per-task
 code=0
-srun "${place[@]}" --cpu-bind=cores "$axonn" train "$@" --parallelism.device cuda \
-  --output.dir "$out" --checkpoint.resume auto || code=$?
+srun "${place[@]}" -c "$SLURM_CPUS_PER_TASK" --cpu-bind=cores "$axonn" train "$@" \
+  --parallelism.device cuda --output.dir "$out" --checkpoint.resume auto || code=$?
 
 # 0: the run is finished. 2: a usage error, which the next job would repeat. After all other ends
 # the next job of the chain goes on, or this job itself, if it is alone and has saved (75).

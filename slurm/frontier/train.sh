@@ -60,9 +60,12 @@ export MPICH_GPU_SUPPORT_ENABLED=0
 
 # Slurm keeps 8 of a node's 64 cores for the system: seven for each rank, and the GCD next to them
 # (cores 0 to 7 are next to GCD 4). source: docs.olcf.ornl.gov, "Frontier User Guide"
+# Since Slurm 22.05 srun no longer takes the cores of a rank from sbatch.
+# source: slurm.schedmd.com/srun.html, --cpus-per-task
 code=0
-srun -c 7 --gpus-per-task=1 --gpu-bind=closest "$nvme/axonn" train "$@" --parallelism.device hip \
-  --output.dir "$out" --checkpoint.resume auto || code=$?
+srun -c "$SLURM_CPUS_PER_TASK" --gpus-per-task=1 --gpu-bind=closest \
+  "$nvme/axonn" train "$@" --parallelism.device hip --output.dir "$out" \
+  --checkpoint.resume auto || code=$?
 
 # 0: the run is finished. 2: a usage error, which the next job would repeat. After all other ends
 # the next job of the chain goes on, or this job itself, if it is alone and has saved (75).

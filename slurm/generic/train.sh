@@ -21,8 +21,11 @@ mpi=${AXONN_MPI:-pmix}  # one of `srun --mpi=list` that the program's MPI librar
 
 # Open MPI started by srun does not bind its ranks; Slurm gives each rank cores of its own.
 # source: slurm.schedmd.com/mpi_guide.html
+# Since Slurm 22.05 srun no longer takes the cores of a rank (-c) from sbatch.
+# source: slurm.schedmd.com/srun.html, --cpus-per-task
 code=0
-srun --mpi="$mpi" --cpu-bind=cores "$axonn" train "$@" --checkpoint.resume auto || code=$?
+srun --mpi="$mpi" ${SLURM_CPUS_PER_TASK:+-c "$SLURM_CPUS_PER_TASK"} --cpu-bind=cores \
+  "$axonn" train "$@" --checkpoint.resume auto || code=$?
 
 # 0: the run is finished. 2: a usage error, which the next job would repeat. After all other ends
 # the next job of the chain goes on, or this job itself, if it is alone and has saved (75).

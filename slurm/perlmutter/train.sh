@@ -21,7 +21,8 @@ axonn=${AXONN:-axonn}
 # source: docs.nersc.gov, "Perlmutter Scratch"
 out=${OUT:-$PSCRATCH/axonn/$SLURM_JOB_NAME}
 
-module load PrgEnv-gnu cudatoolkit nccl
+# cuDNN computes attention. Other libraries of build.sh are found by their paths.
+module load PrgEnv-gnu cudatoolkit nccl cudnn
 
 # GPUs 3, 2, 1, 0 are next to adapters cxi0, 1, 2, 3, and to the cores of a node's ranks 0 to 3.
 # source: docs.nersc.gov, "Process and Thread Affinity"
@@ -44,9 +45,11 @@ export FI_CXI_DEFAULT_CQ_SIZE=131072 FI_CXI_DEFAULT_TX_SIZE=2048 FI_CXI_RX_MATCH
 # source: the same
 export NCCL_CROSS_NIC=1 NCCL_NET_GDR_LEVEL=PHB
 
+# Since Slurm 22.05 srun no longer takes the cores of a rank from sbatch.
+# source: slurm.schedmd.com/srun.html, --cpus-per-task
 code=0
-srun --cpu-bind=cores "$axonn" train "$@" --parallelism.device cuda --output.dir "$out" \
-  --checkpoint.resume auto || code=$?
+srun -c "$SLURM_CPUS_PER_TASK" --cpu-bind=cores "$axonn" train "$@" \
+  --parallelism.device cuda --output.dir "$out" --checkpoint.resume auto || code=$?
 
 # 0: the run is finished. 2: a usage error, which the next job would repeat. After all other ends
 # the next job of the chain goes on, or this job itself, if it is alone and has saved (75).

@@ -1,5 +1,7 @@
-"""The job scripts of slurm/: their syntax and options, and a chain of jobs across a time limit."""
+"""The job scripts of slurm/: their syntax, modules and options, and a chain of jobs across a time
+limit."""
 
+import re
 import shlex
 import shutil
 import signal
@@ -23,11 +25,14 @@ PartitionName=site Nodes=site[1-4] MaxTime=INFINITE State=UP
 
 
 def job_scripts(attacked):
-    """Every script is accepted by bash, and by shellcheck if it is installed."""
+    """Every script is accepted by bash, and by shellcheck if it is installed. Those that train load
+    what the site's build has, and give each rank the cores of the job."""
     for script in sorted(FOLDER.rglob("*.sh")):
         for checker in (["bash", "-n"], ["shellcheck"]):
             if shutil.which(checker[0]):
                 yield fault_of([*checker, script])
+    for script in sorted(FOLDER.glob("*/train.sh")):
+        yield unlike_its_job(attacked, script)
 
 
 def job_chain(attacked):
@@ -43,6 +48,39 @@ def fault_of(words) -> str | None:
     done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
     call = shlex.join(str(w) for w in words)
     return f"{call}: {done.stdout}{done.stderr}" if done.returncode else None
+
+
+# Stand for the commands of a site: each writes its words to the file CALLS.
+STUBS = ("srun", "module", "sbcast", "lfs", "scancel", "scontrol")
+MODULES = {
+    "perlmutter": "PrgEnv-gnu cudatoolkit nccl cudnn",
+    "frontier": "PrgEnv-gnu cpe rocm craype-accel-amd-gfx90a",
+}
+
+
+def unlike_its_job(attacked, script) -> str | None:
+    """Runs a script as Slurm would start it in a job with 5 cores a rank."""
+    site = script.parent.name
+    folder = attacked.folder / site
+    folder.mkdir()
+    calls = folder / "calls"
+    for name in STUBS:
+        (folder / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{calls}\n')
+        (folder / name).chmod(0o755)
+    environment = {
+        "PATH": f"{folder}:/usr/bin:/bin", "USER": "someone", "AXONN": "/bin/true",
+        "OUT": str(folder / "out"), "UENV": "prgenv-gnu", "SLURM_JOB_NAME": "llama",
+        "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_USER": "someone", "SLURM_CPUS_PER_TASK": "5",
+    }  # fmt: skip
+    done = subprocess.run([script, "llama.toml"], env=environment, capture_output=True, text=True)
+    said = calls.read_text() if calls.exists() else ""
+    if done.returncode or not re.search(r"^srun .*-c 5 .* train llama.toml", said, re.MULTILINE):
+        return f"{script} does not give ranks their cores: {said}{done.stderr}"
+    wanted = MODULES.get(site, "")
+    built = re.search(rf"{site}\)\n *module load {wanted}", (FOLDER / "build.sh").read_text())
+    if wanted and not (f"module load {wanted}\n" in said and built):
+        return f"{script} and build.sh do not both load {wanted}: {said}"
+    return None
 
 
 def accepted(cluster, script) -> str | None:

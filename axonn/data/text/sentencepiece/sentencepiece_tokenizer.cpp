@@ -33,7 +33,9 @@ class SentencePieceTokenizer : public Tokenizer {
     name_ = concat("SentencePiece (", path, ')');
     const TextFile file(path);
     const SentencePieces read = read_sentencepieces(file.text(), path);
-    const auto status = model_.LoadFromSerializedProto(file.text());
+    // With pointers and sizes, as the library's own builds have a string_view of their own.
+    const std::string_view model = file.text();
+    const auto status = model_.LoadFromSerializedProto({model.data(), model.size()});
     if (!status.ok() || model_.GetPieceSize() == 0)
       refuse(path, ": SentencePiece cannot read this model (", printable(status.ToString()),
              "); is the file whole?");
@@ -76,7 +78,7 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::vector<int> ask(std::string_view text) const {
     std::vector<int> tokens;
-    const auto status = model_.Encode(text, &tokens);
+    const auto status = model_.Encode({text.data(), text.size()}, &tokens);
     if (!status.ok())
       refuse(path_,
              ": SentencePiece cannot encode with this model: ", printable(status.ToString()));
