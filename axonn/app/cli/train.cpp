@@ -110,15 +110,24 @@ std::string closed_settings(const OpenSettings& open) {
   return keys.empty() ? "" : concat("leave ", join(keys), " open, which the config sets, ");
 }
 
-/// What [offload], which the run does not use, would give if nothing else fits; empty: nothing.
+/// "DIR, a folder ...: 1.99GiB": what a disk would give to a run that uses none; empty: nothing.
 std::string with_disk(const PreparedRun& run, const ArenaBudget& limit, OpenSettings open) {
   if (!run->offload.dir.empty() || is_gpu(run->parallelism.device)) return "";
   open.offload = true;
   const auto found =
       fit_memory(run.with([](Config& config) { config.offload.dir = "."; }), limit, open);
   if (!found) return "";
-  return concat("with --offload.dir DIR, a folder on a disk of this node, it would be ",
-                format_bytes(found->peak_bytes), ", which fits; or ");
+  return concat("--offload.dir DIR, a folder on a disk of this node (then it would be ",
+                format_bytes(found->peak_bytes), ")");
+}
+
+/// with_disk() without other values, if the found settings change values.
+std::string instead_of(const FittedSettings& found, const PreparedRun& run,
+                       const ArenaBudget& limit, OpenSettings open) {
+  if (found.moments == run->optimizer.moments && found.quantize == run->model.quantize) return "";
+  open.moments = open.quantize = false;
+  const std::string disk = with_disk(run, limit, open);
+  return disk.empty() ? "" : "; no value would change with " + disk;
 }
 
 /// The config with the settings that make its run fit into `bytes` of a device, as if the user had
@@ -136,11 +145,13 @@ LoadedConfig fitting_config(const LoadedConfig& loaded, std::int64_t bytes) {
   };
   const std::int64_t before = peak_of_run(in_memory);
   const auto found = fit_memory(run, limit, open);
-  if (!found)
+  if (!found) {
+    const std::string disk = with_disk(run, limit, open);
     refuse("--fit ", format_bytes(bytes), ": a rank's memory for a step is ", format_bytes(before),
            ", and no recomputation, micro-batch, moments or quantization makes it fit; ",
-           closed_settings(open), with_disk(run, limit, open),
+           closed_settings(open), disk.empty() ? "" : concat("set ", disk, ", "),
            "take a smaller training.seq_len, or more ranks of more machines");
+  }
   LoadedConfig fitted = loaded;
   OptionList list;
   list_options(fitted.config, list);
@@ -171,10 +182,11 @@ LoadedConfig fitting_config(const LoadedConfig& loaded, std::int64_t bytes) {
                     ? fmt::format("--fit {}: a rank's memory for a step is {}, which fits\n",
                                   format_bytes(bytes), format_bytes(before))
                     : fmt::format("--fit {} sets{}: a rank's memory for a step is {}, not {}, and "
-                                  "the step is simulated to take {:.2f} times as long\n",
+                                  "the step is simulated to take {:.2f} times as long{}\n",
                                   format_bytes(bytes), flags, format_bytes(found->peak_bytes),
                                   format_bytes(before),
-                                  found->seconds / predict(in_memory, machine).time.step_s));
+                                  found->seconds / predict(in_memory, machine).time.step_s,
+                                  instead_of(*found, run, limit, open)));
   return fitted;
 }
 
