@@ -110,7 +110,8 @@ std::string closed_settings(const OpenSettings& open) {
   return keys.empty() ? "" : concat("leave ", join(keys), " open, which the config sets, ");
 }
 
-/// "DIR, a folder ...: 1.99GiB": what a disk would give to a run that uses none; empty: nothing.
+/// The flag that gives a disk to a run without one, and the memory that it then takes; empty if it
+/// does not fit then, either.
 std::string with_disk(const PreparedRun& run, const ArenaBudget& limit, OpenSettings open) {
   if (!run->offload.dir.empty() || is_gpu(run->parallelism.device)) return "";
   open.offload = true;

@@ -71,7 +71,7 @@ TEST(FileMemory, ThatIsPutAwayIsNotTheProcesss) {
   memory.release(data, 64 * kMebibyte);
 }
 
-TEST(FileMemory, TimesMoreBytesThatGoToTheDiskAndBackLonger) {
+TEST(FileMemory, TimesBytesThatGoToTheDiskAndBack) {
   if (!test::has_disk()) GTEST_SKIP() << test::kNoDisk;
   FileMemory memory(test::disk_folder());
   const double few = memory.time_transfers(kMebibyte), many = memory.time_transfers(64 * kMebibyte);

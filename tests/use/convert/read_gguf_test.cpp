@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -241,10 +242,13 @@ TEST(ReadGguf, PassesFloatsOnAsTheFileHasThem) {
   for (const auto& [name, rows, cols] : source->parameters())
     wanted.push_back(
         {.parameter = name, .slices = {{.rows = rows, .cols = cols, .end = rows * cols}}});
+  std::set<std::size_t> taken;
   source->read(wanted, [&](std::size_t i, std::int64_t, StoredType type, auto) {
     const bool matrix = source->parameters()[i].cols > 1;
     EXPECT_EQ(type, matrix ? StoredType::bf16 : StoredType::f32) << wanted[i].parameter;
+    taken.insert(i);
   });
+  EXPECT_EQ(taken.size(), wanted.size());
 }
 
 TEST(ReadGguf, GivesValuesNearToThoseThatEachTypeWasWrittenFrom) {
