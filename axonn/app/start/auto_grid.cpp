@@ -101,6 +101,7 @@ Machine machine_of(const Config& config, Communicator& world, const Report& repo
   return probe(world, {.threads = cores.threads(),
                        .device = config.parallelism.device,
                        .transport = config.parallelism.transport,
+                       .disk = config.offload.dir,
                        .quick = true,
                        .progress = progress});
 }

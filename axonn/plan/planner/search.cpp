@@ -444,6 +444,7 @@ SearchResult search(const PreparedRun& run, const Machine& machine, const Search
   if (options.devices < 1) refuse("a plan for ", options.devices, " devices; give at least 1");
   AXONN_CHECK(options.top > 0, "search: wanted at least one plan, got top = ", options.top);
   check_rates(machine, run->training.dtype, options.devices);
+  if (!run->offload.dir.empty()) check_disk(machine);
   return Search(run, machine, options).run();
 }
 

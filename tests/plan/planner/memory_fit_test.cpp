@@ -10,6 +10,7 @@
 #include "axonn/plan/measure/dry_step.h"
 #include "axonn/plan/planner/estimate.h"
 #include "axonn/plan/planner/recompute_budget.h"
+#include "axonn/plan/planner/search.h"
 
 #include "tests/plan/planner/configs.h"
 
@@ -194,6 +195,8 @@ TEST(MemoryFit, OfADiskNeedsItsRate) {
   Config config = offloaded(wide_llama());
   config.parallelism.machine = "frontier";
   EXPECT_THAT([&] { fit_memory(prepared(config), bytes(1'000'000), kOffloadAlone); },
+              ThrowsMessage<UsageError>(HasSubstr("machine Frontier has no disk_bytes_per_s")));
+  EXPECT_THAT([&] { search(prepared(config), read_machine("frontier"), {.devices = 1}); },
               ThrowsMessage<UsageError>(HasSubstr("machine Frontier has no disk_bytes_per_s")));
 }
 
