@@ -178,7 +178,8 @@ void compare_codes(Backend& backend, std::int64_t rows, std::int64_t inputs) {
   std::map<std::pair<DType, Quantization>, double> best;
   std::map<Quantization, std::vector<std::byte>> records;
   constexpr std::array kKinds{Quantization::none, Quantization::q8_0, Quantization::q6_k,
-                              Quantization::q4_k, Quantization::q4_0, Quantization::nf4};
+                              Quantization::q5_k, Quantization::q5_0, Quantization::q4_k,
+                              Quantization::q4_0, Quantization::q3_k, Quantization::nf4};
   const auto form_of = [](Quantization kind) {
     return QuantizedForm{kind, QuantizedForm::most_unit(kind)};
   };
@@ -212,7 +213,7 @@ void compare_codes(Backend& backend, std::int64_t rows, std::int64_t inputs) {
   for (const auto& [of, seconds] : best) {
     const double weights = static_cast<double>(outputs * inputs) / seconds;
     std::printf("%-5s %-5s %6.1f GB/s %6.1f G weights/s %7.0f Gflop/s\n", name_of(of.first).data(),
-                kQuantizations[static_cast<int>(of.second)].data(),
+                name_of(of.second).data(),
                 static_cast<double>(bytes_with(of.second, of.first)) / seconds / 1e9, weights / 1e9,
                 2 * static_cast<double>(rows) * weights / 1e9);
   }

@@ -71,9 +71,16 @@ class Reader:
         if kind == 30:
             bits = np.frombuffer(self.data, "<u2", count, at).astype(np.uint32) << 16
             return bits.view(np.float32), 2 * count
-        if kind in (12, 14):
+        if kind in (11, 12, 13, 14):
             return self._large_blocks(kind, count // 256, at)
-        assert kind in (2, 8) and count % 32 == 0, f"type {kind}"
+        assert kind in (2, 6, 8) and count % 32 == 0, f"type {kind}"
+        if kind == 6:
+            form = [("scale", "<f2"), ("fifth", "u1", 4), ("q", "u1", 16)]
+            blocks = np.frombuffer(self.data, form, count // 32, at)
+            codes = np.concatenate([blocks["q"] & 15, blocks["q"] >> 4], axis=1) | np.unpackbits(
+                blocks["fifth"], axis=1, bitorder="little") << 4
+            values = blocks["scale"].astype(np.float32)[:, None] * (codes.astype(np.float32) - 16)
+            return values.reshape(-1), 22 * (count // 32)
         if kind == 2:
             blocks = np.frombuffer(self.data, [("scale", "<f2"), ("q", "u1", 16)], count // 32, at)
             codes = np.concatenate([blocks["q"] & 15, blocks["q"] >> 4], axis=1).astype(np.float32)
@@ -84,9 +91,12 @@ class Reader:
         return values.reshape(-1), 34 * (count // 32)
 
     def _large_blocks(self, kind, count, at):
-        """Values of Q4_K or Q6_K: blocks of 256 with scales of their parts."""
-        if kind == 12:
-            form = [("scales", "<f2", 2), ("six", "u1", 12), ("q", "u1", (4, 32))]
+        """Values of Q3_K to Q6_K: blocks of 256 with scales of their parts."""
+        if kind == 11:
+            return self._three_bits(count, at)
+        if kind in (12, 13):
+            form = [("scales", "<f2", 2), ("six", "u1", 12), ("fifth", "u1", 32 * (kind - 12)),
+                    ("q", "u1", (4, 32))]
             blocks = np.frombuffer(self.data, form, count, at)
             six = blocks["six"].astype(np.int32)
             low = [six[:, :4] & 63, (six[:, 8:] & 15) | six[:, :4] >> 6 << 4]
@@ -94,8 +104,11 @@ class Reader:
             scale, least = (np.concatenate(each, axis=1).astype(np.float32) * blocks["scales"][
                 :, i:i + 1].astype(np.float32) for i, each in enumerate([low, high]))
             codes = np.stack([blocks["q"] & 15, blocks["q"] >> 4], axis=2).reshape(count, 8, 32)
+            if kind == 13:
+                codes = codes | (blocks["fifth"][:, None, :] >> np.arange(8, dtype=np.uint8)[
+                    :, None] & 1) << 4
             values = codes.astype(np.float32) * scale[:, :, None] - least[:, :, None]
-            return values.reshape(-1), 144 * count
+            return values.reshape(-1), (144 + 32 * (kind - 12)) * count
         form = [("low", "u1", (2, 64)), ("high", "u1", (2, 32)), ("parts", "i1", 16),
                 ("scale", "<f2")]
         blocks = np.frombuffer(self.data, form, count, at)
@@ -104,6 +117,20 @@ class Reader:
         codes = (low | high << 4).reshape(count, 16, 16).astype(np.float32) - 32
         scale = blocks["scale"].astype(np.float32)[:, None] * blocks["parts"].astype(np.float32)
         return (scale[:, :, None] * codes).reshape(-1), 210 * count
+
+
+    def _three_bits(self, count, at):
+        form = [("third", "u1", 32), ("two", "u1", (2, 32)), ("low", "u1", 8), ("high", "u1", 4),
+                ("scale", "<f2")]
+        blocks = np.frombuffer(self.data, form, count, at)
+        scales = np.concatenate([blocks["low"] & 15, blocks["low"] >> 4], axis=1) | np.concatenate(
+            [blocks["high"] >> shift & 3 for shift in (0, 2, 4, 6)], axis=1) << 4
+        two = np.stack([blocks["two"] >> shift & 3 for shift in (0, 2, 4, 6)], axis=2)
+        third = np.stack([blocks["third"] >> shift & 1 for shift in range(8)], axis=1)
+        codes = two.reshape(count, 256) | third.reshape(count, 256) << 2
+        scale = blocks["scale"].astype(np.float32)[:, None] * (scales.astype(np.float32) - 32)
+        values = scale[:, :, None] * (codes.reshape(count, 16, 16).astype(np.float32) - 4)
+        return values.reshape(-1), 110 * count
 
 
 def join(path, files, file_of):

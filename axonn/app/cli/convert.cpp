@@ -87,12 +87,15 @@ void add_convert_flags(CLI::App& app, ConvertJob& job, std::optional<ConvertedTy
        {"q5_0", {.blocks = GgufType::q5_0}},
        {"q5_1", {.blocks = GgufType::q5_1}},
        {"q8_0", {.blocks = GgufType::q8_0}},
+       {"q3_k", {.blocks = GgufType::q3_k}},
        {"q4_k", {.blocks = GgufType::q4_k}},
+       {"q5_k", {.blocks = GgufType::q5_k}},
        {"q6_k", {.blocks = GgufType::q6_k}},
        {"mxfp4", {.blocks = GgufType::mxfp4}}},
       "f32, bf16 or f16, for a Hugging Face folder or GGUF; for a folder also nf4, the 4 bits of "
       "bitsandbytes for linear layers but the head; or for GGUF q4_0, q4_1, q5_0, q5_1, "
-      "q8_0, q4_k, q6_k or mxfp4; default: the type of the folder that the model came from, or of "
+      "q8_0, q3_k, q4_k, q5_k, q6_k or mxfp4; default: the type of the folder that the model came "
+      "from, or of "
       "its training");
   app.add_flag("--ema", job.ema,
                "the running averages of the checkpoint's weights (optimizer.ema_decay)");

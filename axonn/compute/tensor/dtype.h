@@ -195,8 +195,12 @@ inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
 ///   int8  a row: f32 absmax, value = code · absmax / 127
 ///   q8_0  32 values of a row: f16 factor, value = factor · code
 ///   q4_0  32 values of a row: f16 factor, value = factor · (code - 8), codes of 4 bits
+///   q5_0  the same with value = factor · (code - 16), codes of 5 bits
+///   q3_k  256 values of a row: f16 factor, and a scale s of 6 bits for each 16 values; value =
+///         factor · (s - 32) · (code - 4), codes of 3 bits
 ///   q4_k  256 values of a row: two f16 factors, and two numbers of 6 bits for each 32 values, a
 ///         scale s and a least value m; value = factor · s · code - factor' · m, codes of 4 bits
+///   q5_k  the same with codes of 5 bits
 ///   q6_k  256 values of a row: f16 factor, and a scale s of 8 bits for each 16 values; value =
 ///         factor · s · (code - 32), codes of 6 bits
 ///
@@ -204,18 +208,41 @@ inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
 /// bitsandbytes 0.50 (nf4, fp4); Dettmers et al., "LLM.int8()", 2022; ggml (q8_0 to q6_k).
 ///
 /// `file` stands for the kinds that the matrices of a GGUF file have, one for each.
-enum class Quantization : std::uint8_t { none, nf4, fp4, int8, q8_0, q4_0, q4_k, q6_k, file };
+enum class Quantization : std::uint8_t {
+  none,
+  nf4,
+  fp4,
+  int8,
+  q8_0,
+  q4_0,
+  q5_0,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,
+  file
+};
 
-inline constexpr std::array<std::string_view, 9> kQuantizations = {
-    "none", "nf4", "fp4", "int8", "q8_0", "q4_0", "q4_k", "q6_k", "file"};
+inline constexpr std::array<std::string_view, 12> kQuantizations = {
+    "none", "nf4", "fp4", "int8", "q8_0", "q4_0", "q5_0", "q3_k", "q4_k", "q5_k", "q6_k", "file"};
+
+/// The kinds of codes.
+inline constexpr std::array kCodes{Quantization::nf4,  Quantization::fp4,  Quantization::int8,
+                                   Quantization::q8_0, Quantization::q4_0, Quantization::q5_0,
+                                   Quantization::q3_k, Quantization::q4_k, Quantization::q5_k,
+                                   Quantization::q6_k};
+
+constexpr std::string_view name_of(Quantization kind) {
+  return kQuantizations[static_cast<int>(kind)];
+}
 
 /// Whether blocks have 256 values and scales of their parts (compute/tensor/large_blocks.h).
 AXONN_DEVICE constexpr bool has_large_blocks(Quantization kind) {
-  return kind == Quantization::q4_k || kind == Quantization::q6_k;
+  return kind >= Quantization::q3_k && kind <= Quantization::q6_k;
 }
 /// Whether blocks are those of ggml, to the byte: of values of one row, with factors in f16.
 AXONN_DEVICE constexpr bool is_of_ggml(Quantization kind) {
-  return kind == Quantization::q8_0 || kind == Quantization::q4_0 || has_large_blocks(kind);
+  return kind >= Quantization::q8_0 && kind <= Quantization::q6_k;
 }
 
 /// Values in memory: records of `unit` values, each a factor and then the codes. A unit is a whole
@@ -237,20 +264,30 @@ struct QuantizedForm {
     return has_large_blocks(kind) ? most_unit(kind) : 64;
   }
   AXONN_DEVICE constexpr std::int64_t factor_bytes() const { return is_of_ggml(kind) ? 2 : 4; }
-  /// Whether codes have 4 bits; code i of a record has the lower half of a byte, and code
+  /// Whether four bits of a code are half a byte: of code i of a record the lower half, and of code
   /// unit / 2 + i the higher one.
   AXONN_DEVICE constexpr bool half_bytes() const {
-    return kind == Quantization::nf4 || kind == Quantization::fp4 || kind == Quantization::q4_0;
+    return kind == Quantization::nf4 || kind == Quantization::fp4 || kind == Quantization::q4_0 ||
+           kind == Quantization::q5_0;
+  }
+  /// Bytes between the factor and the halves with the fifth bits of codes, eight a byte.
+  AXONN_DEVICE constexpr std::int64_t fifth_bytes() const {
+    return kind == Quantization::q5_0 ? (unit + 7) / 8 : 0;
   }
   /// Code i of a record whose codes begin there; not of large blocks.
   AXONN_DEVICE constexpr unsigned code(const std::uint8_t* codes, std::int64_t i) const {
     if (!half_bytes()) return codes[i];
-    return i < unit / 2 ? codes[i] & 15U : static_cast<unsigned>(codes[i - unit / 2] >> 4);
+    const std::uint8_t* const halves = codes + fifth_bytes();
+    const unsigned low =
+        i < unit / 2 ? halves[i] & 15U : static_cast<unsigned>(halves[i - unit / 2] >> 4);
+    return fifth_bytes() == 0 ? low : low | (codes[i / 8] >> i % 8 & 1U) << 4;
   }
   AXONN_DEVICE constexpr std::int64_t record_bytes() const {
+    if (kind == Quantization::q3_k) return 110;
     if (kind == Quantization::q4_k) return 144;
+    if (kind == Quantization::q5_k) return 176;
     if (kind == Quantization::q6_k) return 210;
-    return factor_bytes() + (half_bytes() ? unit / 2 : unit);
+    return factor_bytes() + fifth_bytes() + (half_bytes() ? unit / 2 : unit);
   }
   /// Bytes of so many values, a multiple of the unit.
   std::int64_t bytes(std::int64_t count) const { return count / unit * record_bytes(); }

@@ -6,22 +6,43 @@
 
 #include "axonn/compute/tensor/dtype.h"
 
-/// Blocks of 256 values of ggml, to the byte:
+/// Blocks of 256 values of ggml, to the byte. Of codes the lower 4 bits lie in halves of bytes, of
+/// q3_k the lower 2 in quarters, and the bits above them in bytes of their own:
 ///
+///   q3_k  32 bytes with the third bit of codes: byte i % 32 has that of value i; 64 bytes with 2
+///         bits: each 32 have those of 128 values, 32 apart; 12 bytes of 6 bits (SixBitScale); f16
+///         factor
 ///   q4_k  f16 factor, f16 factor of least values, 12 bytes of 6 bits (SixBits), 128 bytes: each 32
 ///         have the codes of 64 values, the lower halves first
+///   q5_k  the same with 32 bytes before the 128: byte i % 32 has the fifth bit of value i
 ///   q6_k  128 bytes with the lower 4 bits of codes: each 64 have those of 128 values, the lower
 ///         halves first; 64 bytes with 2 bits more: each 32 have those of 128 values, 32 apart; 16
 ///         scales of signed bytes; f16 factor
 
 namespace axonn {
 
+/// Whether values are counted from a least value of their part.
+AXONN_DEVICE constexpr bool has_least_values(Quantization kind) {
+  return kind == Quantization::q4_k || kind == Quantization::q5_k;
+}
+
+/// Where the parts of a record begin.
 struct LargeBlock {
   static constexpr int kValues = 256;
-  static constexpr int kPart4 = 32, kPart6 = 16;  ///< values with one scale in q4_k, and in q6_k
-  /// Where the parts of a record begin.
-  static constexpr int kLeast4 = 2, kScales4 = 4, kCodes4 = 16;
-  static constexpr int kHigh6 = 128, kScales6 = 192, kFactor6 = 208;
+
+  int part;    ///< values with one scale
+  int factor;  ///< an f16
+  int least;   ///< the f16 factor of least values, or the only one
+  int scales;
+  int low;   ///< the lower bits of codes
+  int high;  ///< the bits above them; q4_k has none
+
+  AXONN_DEVICE static constexpr LargeBlock of(Quantization kind) {
+    if (kind == Quantization::q3_k) return {16, 108, 108, 96, 32, 0};
+    if (kind == Quantization::q4_k) return {32, 0, 2, 4, 16, 16};
+    if (kind == Quantization::q5_k) return {32, 0, 2, 4, 48, 16};
+    return {16, 208, 208, 192, 0, 128};
+  }
 };
 
 /// An f16 that lies anywhere.
@@ -43,25 +64,36 @@ struct SixBits {
   int scale, least;
 };
 
-/// Value i of a record of q4_k. All products are exact, so that the value is rounded once.
-AXONN_DEVICE inline float q4_k_value(const std::uint8_t* record, int i) {
-  using Block = LargeBlock;
-  const SixBits own(record + Block::kScales4, i / Block::kPart4);
-  const int both = record[Block::kCodes4 + i / 64 * 32 + i % 32],
-            code = i % 64 < 32 ? both & 15 : both >> 4;
-  return half_at(record) * static_cast<float>(own.scale) * static_cast<float>(code) -
-         half_at(record + Block::kLeast4) * static_cast<float>(own.least);
+/// The scale, from -32 to 31, of a part of 16 values in 12 bytes for 16 parts.
+AXONN_DEVICE inline int six_bit_scale(const std::uint8_t* bytes, int part) {
+  const int low = bytes[part % 8] >> part / 8 * 4 & 15, high = bytes[8 + part % 4] >> part / 4 * 2;
+  return (low | (high & 3) << 4) - 32;
 }
 
-/// Value i of a record of q6_k, which is exact.
-AXONN_DEVICE inline float q6_k_value(const std::uint8_t* record, int i) {
-  using Block = LargeBlock;
-  const int half = i / 128, in = i % 128, both = record[half * 64 + in % 64],
-            low = in < 64 ? both & 15 : both >> 4,
-            high = record[Block::kHigh6 + half * 32 + in % 32] >> in / 32 * 2 & 3,
-            scale = static_cast<std::int8_t>(record[Block::kScales6 + i / Block::kPart6]);
-  return half_at(record + Block::kFactor6) * static_cast<float>(scale) *
-         static_cast<float>((low | high << 4) - 32);
+/// Value i of a record. All products are exact, so that the value is rounded at most once.
+template <Quantization kind>
+AXONN_DEVICE float large_value(const std::uint8_t* record, int i) {
+  constexpr LargeBlock kAt = LargeBlock::of(kind);
+  const int part = i / kAt.part, half = i / 128, in = i % 128;
+  const std::uint8_t *const low = record + kAt.low, *const high = record + kAt.high,
+                            *const scales = record + kAt.scales;
+  const auto times = [&](int scale, int code) {
+    return half_at(record + kAt.factor) * static_cast<float>(scale) * static_cast<float>(code);
+  };
+  if constexpr (has_least_values(kind)) {
+    const SixBits own(scales, part);
+    const int both = low[i / 64 * 32 + i % 32];
+    int code = i % 64 < 32 ? both & 15 : both >> 4;
+    if constexpr (kind == Quantization::q5_k) code |= (high[i % 32] >> i / 32 & 1) << 4;
+    return times(own.scale, code) - half_at(record + kAt.least) * static_cast<float>(own.least);
+  } else if constexpr (kind == Quantization::q3_k) {
+    const int two = low[half * 32 + in % 32] >> in / 32 * 2 & 3, third = high[i % 32] >> i / 32 & 1;
+    return times(six_bit_scale(scales, part), (two | third << 2) - 4);
+  } else {
+    const int both = low[half * 64 + in % 64], four = in < 64 ? both & 15 : both >> 4,
+              two = high[half * 32 + in % 32] >> in / 32 * 2 & 3;
+    return times(static_cast<std::int8_t>(scales[part]), (four | two << 4) - 32);
+  }
 }
 
 /// Makes the record of 256 finite values by a search for the scales with small errors. The factors

@@ -87,8 +87,7 @@ float quantize_int8(std::span<const float> values, std::uint8_t* codes) {
 }
 
 [[noreturn]] void refuse_factor(Quantization kind, float most) {
-  refuse("a weight is ", most, ", of which ", kQuantizations[static_cast<int>(kind)],
-         " has no factor in f16");
+  refuse("a weight is ", most, ", of which ", name_of(kind), " has no factor in f16");
 }
 
 /// A factor as f16 holds it.
@@ -105,17 +104,17 @@ float quantize_q8_0(std::span<const float> values, std::uint8_t* codes) {
   return stored_factor(Quantization::q8_0, most, factor);
 }
 
-/// The first value of the largest size has code 0.
-float quantize_q4_0(std::span<const float> values, std::uint8_t* codes) {
-  constexpr double kHalf = 8.5;
-  constexpr float kLast = 15;
+/// Of q4_0 and q5_0, whose codes begin at 8 or 16 below 0: the first value of the largest size has
+/// code 0.
+float quantize_below_zero(Quantization kind, std::span<const float> values, std::uint8_t* codes) {
+  const float below = kind == Quantization::q4_0 ? 8 : 16, last = 2 * below - 1;
   const float size = largest_size(values);
   const float most = *std::ranges::find(values, size, [](float x) { return std::abs(x); }),
-              factor = most / -8, inverse = factor == 0 ? 0.0f : 1.0f / factor;
+              factor = most / -below, inverse = factor == 0 ? 0.0f : 1.0f / factor;
   for (std::size_t i = 0; i < values.size(); ++i)
     codes[i] = static_cast<std::uint8_t>(
-        std::min(static_cast<float>(double{values[i]} * inverse + kHalf), kLast));
-  return stored_factor(Quantization::q4_0, most, factor);
+        std::min(static_cast<float>(double{values[i]} * inverse + (below + 0.5)), last));
+  return stored_factor(kind, most, factor);
 }
 
 /// Calls f(i) for so many blocks, by several threads if there are enough. Throws what f does.
@@ -143,7 +142,7 @@ std::int64_t block_of(Quantization kind, std::int64_t cols) {
 float quantize_block(Quantization kind, std::span<const float> values, std::uint8_t* codes) {
   if (kind == Quantization::int8) return quantize_int8(values, codes);
   if (kind == Quantization::q8_0) return quantize_q8_0(values, codes);
-  if (kind == Quantization::q4_0) return quantize_q4_0(values, codes);
+  if (is_of_ggml(kind)) return quantize_below_zero(kind, values, codes);
   return quantize_four_bits(codes_of(kind), values, codes);
 }
 
@@ -175,9 +174,14 @@ void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes
   out += form.factor_bytes();
   std::byte* const end = out + form.record_bytes() - form.factor_bytes();
   if (form.half_bytes()) {
-    const std::size_t half = form.unit / 2;
+    const std::size_t half = form.unit / 2, fifth = form.fifth_bytes();
+    std::fill_n(out, fifth, std::byte{});
+    if (fifth > 0)
+      for (std::size_t i = 0; i < codes.size(); ++i)
+        out[i / 8] |= std::byte(codes[i] >> 4 << i % 8);
+    out += fifth;
     for (std::size_t i = 0; i < std::min(half, codes.size()); ++i)
-      *out++ = std::byte(codes[i] | (half + i < codes.size() ? codes[half + i] << 4 : 0));
+      *out++ = std::byte((codes[i] & 15) | (half + i < codes.size() ? codes[half + i] << 4 : 0));
   } else {
     std::memcpy(out, codes.data(), codes.size());
     out += codes.size();
@@ -234,9 +238,9 @@ void read_values(const QuantizedForm& form, std::span<const std::byte> records, 
 
 bool has_finite_factors(const QuantizedForm& form, std::span<const std::byte> records) {
   constexpr std::byte kInfinite{0x7c};  // the exponent in the second byte of an f16
-  const bool two = form.kind == Quantization::q4_k;
-  const std::int64_t first = form.kind == Quantization::q6_k ? LargeBlock::kFactor6 : 0,
-                     other = two ? LargeBlock::kLeast4 : first;
+  const LargeBlock large = LargeBlock::of(form.kind);
+  const std::int64_t first = has_large_blocks(form.kind) ? large.factor : 0,
+                     other = has_least_values(form.kind) ? large.least : first;
   for (std::int64_t at = 0; at < std::ssize(records); at += form.record_bytes())
     for (const std::int64_t factor : {first, other})
       if ((records[at + factor + 1] & kInfinite) == kInfinite) return false;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "axonn/compute/tensor/dtype.h"
@@ -60,6 +61,7 @@ AXONN_DEVICE constexpr float dequantized(Quantization kind, unsigned code, float
   if (kind == Quantization::nf4) return FourBitValues::nf4(code) * factor;
   if (kind == Quantization::fp4) return FourBitValues::fp4(code) * factor;
   if (kind == Quantization::q4_0) return (static_cast<float>(code) - 8.0f) * factor;
+  if (kind == Quantization::q5_0) return (static_cast<float>(code) - 16.0f) * factor;
   const auto number = static_cast<float>(static_cast<std::int8_t>(code));
   return kind == Quantization::int8 ? number * factor / 127.0f : number * factor;
 }
@@ -79,32 +81,28 @@ AXONN_DEVICE float record_factor(const std::uint8_t* record) {
 /// Value i of a record.
 template <Quantization kind>
 AXONN_DEVICE float record_value(const QuantizedForm& form, const std::uint8_t* record, int i) {
-  if constexpr (kind == Quantization::q4_k) return q4_k_value(record, i);
-  if constexpr (kind == Quantization::q6_k) return q6_k_value(record, i);
+  if constexpr (has_large_blocks(kind)) return large_value<kind>(record, i);
   return dequantized(kind, form.code(record + form.factor_bytes(), i), record_factor<kind>(record));
 }
 
 /// Calls f with the kind as a std::integral_constant; not for Quantization::none.
 void with_quantization(Quantization kind, auto f) {
-  const auto as = [&]<Quantization which>() {
-    if (kind == which) f(std::integral_constant<Quantization, which>{});
+  const auto as = [&]<Quantization which>(std::integral_constant<Quantization, which> constant) {
+    if (kind == which) f(constant);
   };
-  as.template operator()<Quantization::nf4>();
-  as.template operator()<Quantization::fp4>();
-  as.template operator()<Quantization::int8>();
-  as.template operator()<Quantization::q8_0>();
-  as.template operator()<Quantization::q4_0>();
-  as.template operator()<Quantization::q4_k>();
-  as.template operator()<Quantization::q6_k>();
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    (as(std::integral_constant<Quantization, kCodes[i]>{}), ...);
+  }
+  (std::make_index_sequence<kCodes.size()>{});
 }
 
 /// The values in a block of a matrix with rows of so many values.
 std::int64_t block_of(Quantization kind, std::int64_t cols);
 
 /// Writes the codes of the values of a block, of four bits where `kind` has such, and returns their
-/// factor as it is stored. Of q4_0 and q8_0 both have the bits that the package gguf writes. Throws
-/// UsageError for a value that is not finite, and for one that a factor in f16 cannot hold. Not for
-/// large blocks.
+/// factor as it is stored. Of q8_0, q4_0 and q5_0 both have the bits that the package gguf writes.
+/// Throws UsageError for a value that is not finite, and for one that a factor in f16 cannot hold.
+/// Not for large blocks.
 float quantize_block(Quantization kind, std::span<const float> values, std::uint8_t* codes);
 
 /// Values as codes, and the factor of each block.

@@ -250,7 +250,9 @@ std::string_view name_of(GgufType type) { return blocks_of(type).name; }
 
 GgufType type_for_rows(GgufType type, std::int64_t cols) {
   if (cols % blocks_of(type).values == 0) return type;
+  if (type == GgufType::q3_k) return type_for_rows(GgufType::q4_0, cols);
   if (type == GgufType::q4_k) return type_for_rows(GgufType::q5_0, cols);
+  if (type == GgufType::q5_k) return type_for_rows(GgufType::q5_1, cols);
   if (type == GgufType::q6_k) return type_for_rows(GgufType::q8_0, cols);
   return GgufType::f16;
 }

@@ -27,7 +27,9 @@ enum class GgufType : std::uint32_t {
   q5_0 = 6,
   q5_1 = 7,
   q8_0 = 8,
+  q3_k = 11,
   q4_k = 12,
+  q5_k = 13,
   q6_k = 14,
   bf16 = 30,
   mxfp4 = 39
@@ -38,7 +40,8 @@ bool is_quantized(GgufType type);
 /// Its name, as llama.cpp has it: "Q4_K".
 std::string_view name_of(GgufType type);
 /// The type of a matrix whose rows have `cols` values, where blocks of `type` are not whole: as in
-/// llama-quantize Q5_0 for Q4_K and Q8_0 for Q6_K, and F16 for types of blocks of 32 values.
+/// llama-quantize Q5_0 for Q4_K, Q5_1 for Q5_K and Q8_0 for Q6_K; Q4_0 for Q3_K; and F16 for types
+/// of blocks of 32 values.
 GgufType type_for_rows(GgufType type, std::int64_t cols);
 /// The bytes of a row of `cols` columns, which are whole blocks.
 std::int64_t row_bytes(GgufType type, std::int64_t cols);

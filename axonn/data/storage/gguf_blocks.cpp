@@ -136,44 +136,10 @@ void read_q2_k(GgufBlock block, float* out) {
   }
 }
 
-/// 16 sub-blocks with scales of 6 bits; a third bit of each value, which is 4 less if it is 0.
-void read_q3_k(GgufBlock block, float* out) {
-  constexpr std::int64_t kScales = 96;
-  const float scale = half_at(block, 108);
-  for (int i = 0; i < kLargeBlock; ++i) {
-    const int sub = i / 16;
-    const unsigned low = byte_at(block, kScales + sub % 8) >> (sub < 8 ? 0 : 4) & 15,
-                   high = byte_at(block, kScales + 8 + sub % 4) >> 2 * (sub / 4) & 3,
-                   third = byte_at(block, i % 32) >> i / 32 & 1;
-    const float own = product(scale, static_cast<float>(static_cast<int>(low | high << 4) - 32));
-    const int code = static_cast<int>(two_bits(block, 32, i)) - (third != 0 ? 0 : 4);
-    out[i] = product(own, static_cast<float>(code));
-  }
-}
-
-const std::uint8_t* bytes_of(GgufBlock block) {
-  return reinterpret_cast<const std::uint8_t*>(block);
-}
-
-void read_q4_k(GgufBlock block, float* out) {
-  for (int i = 0; i < kLargeBlock; ++i) out[i] = q4_k_value(bytes_of(block), i);
-}
-
-/// As Q4_K, with 32 bytes in which value i has its fifth bit in byte i % 32.
-void read_q5_k(GgufBlock block, float* out) {
-  const float scale = half_at(block, 0), least = half_at(block, 2);
-  for (int i = 0; i < kLargeBlock; ++i) {
-    const SixBits own(bytes_of(block) + 4, i / 32);
-    const unsigned both = byte_at(block, 48 + i / 64 * 32 + i % 32),
-                   fifth = byte_at(block, 16 + i % 32) >> i / 32 & 1,
-                   code = (i % 64 < 32 ? both & 15 : both >> 4) | fifth << 4;
-    out[i] = product_plus(product(scale, static_cast<float>(own.scale)), static_cast<float>(code),
-                          -product(least, static_cast<float>(own.least)));
-  }
-}
-
-void read_q6_k(GgufBlock block, float* out) {
-  for (int i = 0; i < kLargeBlock; ++i) out[i] = q6_k_value(bytes_of(block), i);
+template <Quantization kind>
+void read_large(GgufBlock block, float* out) {
+  const auto* const record = reinterpret_cast<const std::uint8_t*>(block);
+  for (int i = 0; i < kLargeBlock; ++i) out[i] = large_value<kind>(record, i);
 }
 
 constexpr std::array kGgufBlockTypes = {
@@ -185,10 +151,10 @@ constexpr std::array kGgufBlockTypes = {
     GgufBlocks{7, "Q5_1", kSmallBlock, 24, read_q5_1},
     GgufBlocks{8, "Q8_0", kSmallBlock, 34, read_q8_0},
     GgufBlocks{10, "Q2_K", kLargeBlock, 84, read_q2_k},
-    GgufBlocks{11, "Q3_K", kLargeBlock, 110, read_q3_k},
-    GgufBlocks{12, "Q4_K", kLargeBlock, 144, read_q4_k},
-    GgufBlocks{13, "Q5_K", kLargeBlock, 176, read_q5_k},
-    GgufBlocks{14, "Q6_K", kLargeBlock, 210, read_q6_k},
+    GgufBlocks{11, "Q3_K", kLargeBlock, 110, read_large<Quantization::q3_k>},
+    GgufBlocks{12, "Q4_K", kLargeBlock, 144, read_large<Quantization::q4_k>},
+    GgufBlocks{13, "Q5_K", kLargeBlock, 176, read_large<Quantization::q5_k>},
+    GgufBlocks{14, "Q6_K", kLargeBlock, 210, read_large<Quantization::q6_k>},
     GgufBlocks{20, "IQ4_NL", kSmallBlock, 18, read_iq4_nl},
     GgufBlocks{23, "IQ4_XS", kLargeBlock, 136, read_iq4_xs},
     GgufBlocks{30, "BF16", 1, 2, read_bf16},

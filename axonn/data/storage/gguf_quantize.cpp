@@ -42,19 +42,6 @@ void put_fifth_bits(std::byte*& out, const SmallCodes& codes) {
   for (int i = 0; i < 4; ++i) put_byte(out, bits >> 8 * i & 255U);
 }
 
-/// The codes of 5 bits of a scale alone, where the value of the largest size has code 0.
-SmallCodes codes_of_scale(SmallBlock x, float& scale) {
-  float most = x[0];
-  for (const float value : x)
-    if (std::abs(value) > std::abs(most)) most = value;
-  scale = most / -16;
-  const float by = inverse(scale);
-  SmallCodes codes;
-  for (int i = 0; i < kSmall; ++i)
-    codes[i] = std::min(static_cast<unsigned>(static_cast<float>(double{x[i]} * by + 16.5)), 31U);
-  return codes;
-}
-
 /// The codes from 0 to `last` of a scale and a least value.
 SmallCodes codes_above_least(SmallBlock x, unsigned last, float& scale, float& least) {
   const auto [low, high] = std::ranges::minmax(x);
@@ -69,18 +56,11 @@ SmallCodes codes_above_least(SmallBlock x, unsigned last, float& scale, float& l
   return codes;
 }
 
-void make_q4_0(SmallBlock x, std::byte* out) {
+template <Quantization kind>
+void make_small(SmallBlock x, std::byte* out) {
   std::array<std::uint8_t, kSmall> codes;
-  put_half(out, quantize_block(Quantization::q4_0, x, codes.data()));
-  put_half_bytes(out, codes);
-}
-
-void make_q5_0(SmallBlock x, std::byte* out) {
-  float scale = 0;
-  const SmallCodes codes = codes_of_scale(x, scale);
-  put_half(out, scale);
-  put_fifth_bits(out, codes);
-  put_half_bytes(out, codes);
+  const float factor = quantize_block(kind, x, codes.data());
+  write_record({kind, kSmall}, codes, factor, out);
 }
 
 void make_q4_1(SmallBlock x, std::byte* out) {
@@ -98,12 +78,6 @@ void make_q5_1(SmallBlock x, std::byte* out) {
   put_half(out, least);
   put_fifth_bits(out, codes);
   put_half_bytes(out, codes);
-}
-
-void make_q8_0(SmallBlock x, std::byte* out) {
-  std::array<std::uint8_t, kSmall> codes;
-  put_half(out, quantize_block(Quantization::q8_0, x, codes.data()));
-  for (const unsigned code : codes) put_byte(out, code);
 }
 
 /// A power of two as scale, and codes of the doubled values 0 1 2 3 4 6 8 12.
@@ -146,17 +120,21 @@ void make_all(std::span<const float> values, std::span<std::byte> blocks) {
 QuantizeGguf find_gguf_quantizer(std::uint32_t number) {
   switch (number) {
     case 2:
-      return make_all<kSmall, 18, make_q4_0>;
+      return make_all<kSmall, 18, make_small<Quantization::q4_0>>;
     case 3:
       return make_all<kSmall, 20, make_q4_1>;
     case 6:
-      return make_all<kSmall, 22, make_q5_0>;
+      return make_all<kSmall, 22, make_small<Quantization::q5_0>>;
     case 7:
       return make_all<kSmall, 24, make_q5_1>;
     case 8:
-      return make_all<kSmall, 34, make_q8_0>;
+      return make_all<kSmall, 34, make_small<Quantization::q8_0>>;
+    case 11:
+      return make_all<kLarge, 110, make_large<Quantization::q3_k>>;
     case 12:
       return make_all<kLarge, 144, make_large<Quantization::q4_k>>;
+    case 13:
+      return make_all<kLarge, 176, make_large<Quantization::q5_k>>;
     case 14:
       return make_all<kLarge, 210, make_large<Quantization::q6_k>>;
     case 39:

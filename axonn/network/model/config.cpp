@@ -98,11 +98,11 @@ void validate_quantize(const ModelConfig& model) {
   if (model.quantize == Quantization::none && model.quantize_embeddings)
     refuse("[model] quantize_embeddings = true wants quantize, such as q8_0");
   if (model.quantize == Quantization::none) return;
-  const std::string key =
-      concat("[model] quantize = ", kQuantizations[static_cast<int>(model.quantize)]);
+  const std::string key = concat("[model] quantize = ", name_of(model.quantize));
   if (model.quantize == Quantization::file && model.file_kinds.empty())
     refuse(key, ": ", model.path.empty() ? "the model" : model.path,
-           " is no GGUF file with blocks of q8_0, q4_0, q4_k or q6_k; take one of these kinds");
+           " is no GGUF file with blocks of q8_0, q4_0, q5_0 or q3_k to q6_k; take one of these "
+           "kinds");
   if (model.quantize == Quantization::file && model.lora.dora)
     refuse(key, ": with [lora] dora = true all matrices want the same kind, such as q4_0");
   if (const Architecture* const own = architecture_of(model.family))
@@ -336,10 +336,10 @@ void list_quantize(ModelConfig& model, OptionList& list) {
   list.add(
       "quantize", model.quantize, kQuantizations,
       {.help = "how the frozen matrices of the blocks are kept under adapters (QLoRA): nf4 and "
-               "fp4 of bitsandbytes, q4_0 and q4_k of GGUF, 4.5 bits a weight; q6_k of GGUF, "
-               "6.6 bits; int8, a factor for each row, and q8_0 of GGUF, 8.5 bits; file: each "
-               "matrix as the GGUF file at model.path has it, embeddings, too; none: in "
-               "training.dtype",
+               "fp4 of bitsandbytes, q4_0 and q4_k of GGUF, 4.5 bits a weight; of GGUF also q3_k "
+               "of 3.4, q5_0 and q5_k of 5.5, q6_k of 6.6 and q8_0 of 8.5; int8, a factor for each "
+               "row, 8.5 bits; file: each matrix as the GGUF file at model.path has it, "
+               "embeddings, too; none: in training.dtype",
        .also = "load_in_4bit load_in_8bit quantization bnb_4bit_quant_type quant_type"});
   list.add("quantize_embeddings", &model.quantize_embeddings,
            {.help = "keep the table of tokens and the output layer as codes, too, as GGUF does",

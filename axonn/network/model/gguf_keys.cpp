@@ -33,8 +33,12 @@ std::uint32_t file_type(GgufType type) {
       return 8;
     case GgufType::q5_1:
       return 9;
+    case GgufType::q3_k:
+      return 11;
     case GgufType::q4_k:
       return 14;
+    case GgufType::q5_k:
+      return 16;
     case GgufType::q6_k:
       return 18;
     case GgufType::bf16:

@@ -66,10 +66,14 @@ class TensorValues {
 
 /// The kind whose records are blocks of this type.
 Quantization quantization_of(GgufType type) {
-  if (type == GgufType::q8_0) return Quantization::q8_0;
-  if (type == GgufType::q4_0) return Quantization::q4_0;
-  if (type == GgufType::q4_k) return Quantization::q4_k;
-  return type == GgufType::q6_k ? Quantization::q6_k : Quantization::none;
+  constexpr std::pair<GgufType, Quantization> kSame[] = {
+      {GgufType::q8_0, Quantization::q8_0}, {GgufType::q4_0, Quantization::q4_0},
+      {GgufType::q5_0, Quantization::q5_0}, {GgufType::q3_k, Quantization::q3_k},
+      {GgufType::q4_k, Quantization::q4_k}, {GgufType::q5_k, Quantization::q5_k},
+      {GgufType::q6_k, Quantization::q6_k}};
+  const auto* const found =
+      std::ranges::find(kSame, type, &std::pair<GgufType, Quantization>::first);
+  return found == std::end(kSame) ? Quantization::none : found->second;
 }
 
 /// The type of floats of which this type's blocks are single ones.
@@ -139,7 +143,7 @@ class GgufSource final : public ParameterSource {
     return bytes;
   }
 
-  /// Blocks of Q8_0, Q4_0, Q4_K and Q6_K are records of these kinds.
+  /// Blocks of Q8_0, Q4_0, Q5_0 and Q3_K to Q6_K are records of these kinds.
   Quantization stored_as(const std::string& parameter) const override {
     const auto found = rows_of_.find(parameter);
     if (found == rows_of_.end() || found->second.size() != 1) return Quantization::none;

@@ -35,7 +35,7 @@ std::int64_t ParameterGroup::unit_of(const Parameter& parameter, std::int64_t of
 QuantizedForm ParameterGroup::form_on(const FlatSizes& sizes) const {
   QuantizedForm form{form_.kind, QuantizedForm::most_unit(form_.kind)};
   if (!quantized()) return form;
-  const std::string_view kind = kQuantizations[static_cast<int>(form.kind)];
+  const std::string_view kind = name_of(form.kind);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [name, layout, mean, std, decays, hidden] = parameters_[i]->spec();
     if (is_of_ggml(form.kind) && layout.cols % QuantizedForm::most_unit(form.kind) != 0)

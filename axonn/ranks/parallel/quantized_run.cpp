@@ -62,8 +62,7 @@ void quantize_blocks(const QuantizedMatrix& matrix, const Slice& slice, const Ma
     else
       quantize(matrix.kind, out.block, out.read, out.values);
   } catch (const UsageError& error) {
-    refuse("[model] quantize = ", kQuantizations[static_cast<int>(matrix.kind)], ": ", matrix.name,
-           ": ", error.what());
+    refuse("[model] quantize = ", name_of(matrix.kind), ": ", matrix.name, ": ", error.what());
   }
 }
 

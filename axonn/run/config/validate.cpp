@@ -531,7 +531,7 @@ void validate_grid(const Config& config) {
 
 void validate_quantized(const ModelConfig& model) {
   if (model.quantize != Quantization::none && model.lora.rank == 0 && model.lora.path.empty())
-    refuse("[model] quantize = ", kQuantizations[static_cast<int>(model.quantize)],
+    refuse("[model] quantize = ", name_of(model.quantize),
            " keeps frozen weights, but without adapters all weights are trained: set [lora] rank, ",
            "such as 16, or leave quantize out");
 }

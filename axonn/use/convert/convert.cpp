@@ -215,7 +215,7 @@ class Converter {
       model_->set_kinds(config);
       source_ = quantized_source(std::move(source_), config);
       warnings_.push_back(concat("the adapters were trained beside weights in ",
-                                 kQuantizations[static_cast<int>(config.quantize)],
+                                 name_of(config.quantize),
                                  ", so they are merged into the values that those stand for"));
     }
     source_ =

@@ -48,7 +48,7 @@ void check_sequence(LoadedModel& model, std::span<const std::int32_t> tokens, st
 
 void check_kept_form(LoadedModel& model, const KeptForm& form) {
   if (form.kind == Quantization::none) return;
-  const std::string kind(kQuantizations[static_cast<int>(form.kind)]);
+  const std::string kind(name_of(form.kind));
   AXONN_CHECK(form.kind == Quantization::q8_0, "keys and values in ", kind, ", wanted q8_0");
   if (model.config().model.kv_lora_rank > 0)
     refuse("--kv-cache ", kind,

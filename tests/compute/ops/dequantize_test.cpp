@@ -12,9 +12,6 @@ using reference::Matrix;
 
 namespace {
 
-constexpr std::array kKinds{Quantization::nf4,  Quantization::fp4,  Quantization::int8,
-                            Quantization::q8_0, Quantization::q4_0, Quantization::q4_k,
-                            Quantization::q6_k};
 constexpr std::int64_t kValues = 5 * 256;
 
 /// Units of records of a kind, at most the values of a row.
@@ -45,27 +42,27 @@ struct Records {
 TEST(Dequantize, MultipliesEachCodesValueByTheFactorOfItsRecord) {
   const auto backend = test_backend();
   for (const DType type : kModelTypes)
-    for (const Quantization kind : kKinds)
+    for (const Quantization kind : kCodes)
       for (const std::int64_t unit : units_of(kind, kValues)) {
         const QuantizedForm form{kind, unit};
         const Records records(form);
         const Operand packed(records.bytes, DType::u8), out(1, kValues, type);
         backend->run(ops::Dequantize{out, packed, form});
-        EXPECT_TRUE(close(out, records.values, rounded_to(type)))
-            << kQuantizations[static_cast<int>(kind)] << ' ' << unit;
+        EXPECT_TRUE(close(out, records.values, rounded_to(type))) << name_of(kind) << ' ' << unit;
       }
 }
 
 TEST(Dequantize, ReadsAllNumbersOfLargeBlocks) {  // scales of 0, below 0, and the largest, too
   const auto backend = test_backend();
-  for (const Quantization kind : {Quantization::q4_k, Quantization::q6_k}) {
+  for (const Quantization kind : kCodes) {
+    if (!has_large_blocks(kind)) continue;
     const QuantizedForm form{kind, 256};
     const std::vector<std::int32_t> random = random_ids("bytes", form.bytes(kValues), 256);
     std::vector<std::byte> all(random.size());
     std::ranges::transform(random, all.begin(), [](int byte) { return std::byte(byte); });
     for (std::int64_t at = 0; at < std::ssize(all); at += form.record_bytes())
-      for (const std::int64_t factor : {0, 2, 208})  // no exponents of infinity
-        if (factor < form.record_bytes()) all[at + factor + 1] &= std::byte{0xbf};
+      for (const std::int64_t factor : {LargeBlock::of(kind).factor, LargeBlock::of(kind).least})
+        all[at + factor + 1] &= std::byte{0xbf};  // no exponents of infinity
     Matrix bytes(1, std::ssize(all)), want(1, kValues);
     for (std::size_t i = 0; i < all.size(); ++i) bytes.values[i] = std::to_integer<int>(all[i]);
     std::vector<float> values(kValues);
@@ -73,7 +70,7 @@ TEST(Dequantize, ReadsAllNumbersOfLargeBlocks) {  // scales of 0, below 0, and t
     std::ranges::copy(values, want.values.begin());
     const Operand out(1, kValues, DType::f32);
     backend->run(ops::Dequantize{out, Operand(bytes, DType::u8), form});
-    EXPECT_TRUE(close(out, want, {0, 0})) << kQuantizations[static_cast<int>(kind)];
+    EXPECT_TRUE(close(out, want, {0, 0})) << name_of(kind);
   }
 }
 
@@ -90,7 +87,7 @@ TEST(DequantizeRows, TakesTheRowsOfTheTableAndZerosForOtherIds) {
   constexpr std::int64_t kFirst = 7;
   const std::vector<std::int32_t> ids{7, 6, 16, 9, 9, 17, 0};
   for (const DType type : kModelTypes)
-    for (const Quantization kind : kKinds)
+    for (const Quantization kind : kCodes)
       for (const std::int64_t unit : units_of(kind, 32)) {
         const QuantizedForm form{kind, unit};
         const std::int64_t cols = std::max<std::int64_t>(unit, 32), rows = kValues / cols;
@@ -102,8 +99,7 @@ TEST(DequantizeRows, TakesTheRowsOfTheTableAndZerosForOtherIds) {
                         want.values.begin() + static_cast<std::int64_t>(r) * cols);
         const Operand packed(records.bytes, DType::u8), out(std::ssize(ids), cols, type, 3);
         backend->run(ops::DequantizeRows{out, Operand(ids), packed, form, kFirst});
-        EXPECT_TRUE(close(out, want, rounded_to(type)))
-            << kQuantizations[static_cast<int>(kind)] << ' ' << unit;
+        EXPECT_TRUE(close(out, want, rounded_to(type))) << name_of(kind) << ' ' << unit;
       }
 }
 

@@ -16,10 +16,6 @@ using reference::Matrix;
 
 namespace {
 
-constexpr std::array kKinds{Quantization::nf4,  Quantization::fp4,  Quantization::int8,
-                            Quantization::q8_0, Quantization::q4_0, Quantization::q4_k,
-                            Quantization::q6_k};
-
 /// Columns of a matrix, at least so many, that are whole records.
 std::int64_t cols_of(Quantization kind, std::int64_t least) {
   const std::int64_t unit = QuantizedForm::most_unit(kind);
@@ -63,8 +59,8 @@ void expect_bits_of_values(Backend& backend, const CodedMatrix& b, std::int64_t 
   backend.quantized_product(product);
   backend.matmul({.out = by_values, .a = a, .b = b.values, .b_transposed = true, .bias = of_bias});
   EXPECT_EQ(by_codes.memory(), by_values.memory())
-      << kQuantizations[static_cast<int>(b.form.kind)] << " unit " << b.form.unit << ", " << rows
-      << " rows of " << values << (bias ? " + bias" : "");
+      << name_of(b.form.kind) << " unit " << b.form.unit << ", " << rows << " rows of " << values
+      << (bias ? " + bias" : "");
   EXPECT_TRUE(by_codes.gap_untouched());
 }
 
@@ -83,7 +79,7 @@ TEST(QuantizedMatmul, HasTheBitsOfTheProductWithTheValues) {
   if (!backend) GTEST_SKIP() << "this backend reads no codes";
   constexpr std::int64_t kN = 74;  // more than a thread computes at a time, and no whole tiles
   for (const DType type : kModelTypes)
-    for (const Quantization kind : kKinds)
+    for (const Quantization kind : kCodes)
       for (std::int64_t unit = QuantizedForm::least_unit(kind);
            unit <= QuantizedForm::most_unit(kind); unit *= 2)
         for (const std::int64_t K : {cols_of(kind, 64), cols_of(kind, 320)}) {
@@ -98,7 +94,7 @@ TEST(QuantizedMatmul, IsInvariantToOtherRowsIfTheBackendIs) {
   if (!backend) GTEST_SKIP() << "this backend reads no codes";
   ASSERT_TRUE(backend->set_batch_invariant(true));
   for (const DType type : kModelTypes)
-    for (const Quantization kind : kKinds) {
+    for (const Quantization kind : kCodes) {
       const CodedMatrix b(*backend, {kind, QuantizedForm::most_unit(kind)}, 130, cols_of(kind, 192),
                           type);
       for (const std::int64_t rows : {1, 2, 9}) expect_bits_of_values(*backend, b, rows, true);
@@ -108,7 +104,7 @@ TEST(QuantizedMatmul, IsInvariantToOtherRowsIfTheBackendIs) {
 TEST(QuantizedMatmul, GivesSumsInF32AsLogitsAre) {
   const auto backend = reading_backend(1);
   if (!backend) GTEST_SKIP() << "this backend reads no codes";
-  for (const Quantization kind : kKinds)
+  for (const Quantization kind : kCodes)
     for (const std::int64_t rows : {1, 5}) {
       const std::int64_t K = cols_of(kind, 128);
       const CodedMatrix b(*backend, {kind, QuantizedForm::most_unit(kind)}, 70, K, DType::bf16);
@@ -138,7 +134,7 @@ TEST(QuantizedMatmul, HasTheSameBitsOnAnyNumberOfThreads) {
 TEST(QuantizedMatmul, EqualsPlainLoopsOverTheCodes) {
   const auto backend = reading_backend(1);
   if (!backend) GTEST_SKIP() << "this backend reads no codes";
-  for (const Quantization kind : kKinds) {
+  for (const Quantization kind : kCodes) {
     const QuantizedForm form{kind, QuantizedForm::most_unit(kind)};
     const std::int64_t N = 9, K = cols_of(kind, 128), rows = 2;
     const CodedMatrix b(*backend, form, N, K, DType::f32);
@@ -155,7 +151,7 @@ TEST(QuantizedMatmul, EqualsPlainLoopsOverTheCodes) {
           want.values[r * N + n] += left.values[r * K + k] * values[n * K + k];
     const Operand a(left, DType::f32), out(rows, N, DType::f32);
     backend->quantized_product({out, a, b.records, form});
-    EXPECT_TRUE(close(out, want, {1e-5, 0})) << kQuantizations[static_cast<int>(kind)];
+    EXPECT_TRUE(close(out, want, {1e-5, 0})) << name_of(kind);
   }
 }
 

@@ -127,6 +127,31 @@ TEST(Quantization, ABlockOfQ4HasTheBytesOfGguf) {  // recorded from the package 
   EXPECT_EQ(out.value(Quantization::q4_0, 5, 32), -0.01318359375f);
 }
 
+TEST(Quantization, ABlockOfQ5HasTheBytesOfGguf) {  // recorded from the package gguf 0.19
+  const std::vector<float> values = example();
+  const QuantizedValues out = quantized(Quantization::q5_0, 32, std::span(values).first(32));
+  EXPECT_EQ(record_of(Quantization::q5_0, out), "c01acccc6666710a820b931ba41ca43db53ec64ed74f");
+  EXPECT_EQ(out.codes[5], 11);
+  EXPECT_EQ(out.value(Quantization::q5_0, 5, 32), -0.01647949218750f);
+}
+
+TEST(Quantization, RecordsOfQ5HaveTheFifthBitsOfTheirOwnCodes) {
+  const std::vector<float> values = example();
+  const QuantizedValues all = quantized(Quantization::q5_0, 32, std::span(values).first(32));
+  for (const std::int64_t unit : {2, 4, 8, 16, 32}) {
+    const QuantizedForm form{Quantization::q5_0, unit};
+    ASSERT_EQ(form.record_bytes(), 2 + (unit + 7) / 8 + unit / 2);
+    std::vector<std::byte> records(form.bytes(32), std::byte{255});
+    for (std::int64_t i = 0; i < 32 / unit; ++i)
+      write_record(form, std::span(all.codes).subspan(i * unit, unit), all.factors[0],
+                   records.data() + i * form.record_bytes());
+    std::vector<float> back(32);
+    read_values(form, records, 0, back);
+    for (int i = 0; i < 32; ++i)
+      EXPECT_EQ(back[i], all.value(Quantization::q5_0, i, 32)) << unit << ' ' << i;
+  }
+}
+
 TEST(Quantization, Int8RoundsTiesToEvenAndHasAFactorForEachRow) {
   const std::vector<float> rows{127, 0.5f, 1.5f, -2.5f, 12.7f, 1.0f, -3.0f, 0.0f};
   const QuantizedValues out = quantized(Quantization::int8, 4, rows);
@@ -147,7 +172,7 @@ TEST(Quantization, RoundsAsTheStandardLibraryDoesBesideEveryTie) {
 TEST(Quantization, ABlockOfZerosStaysZero) {
   const std::vector<float> zeros(64);
   for (const Quantization kind : {Quantization::nf4, Quantization::fp4, Quantization::int8,
-                                  Quantization::q8_0, Quantization::q4_0}) {
+                                  Quantization::q8_0, Quantization::q4_0, Quantization::q5_0}) {
     const QuantizedValues out = quantized(kind, 32, zeros);
     EXPECT_THAT(out.factors, testing::Each(0));
     EXPECT_EQ(out.value(kind, 5, 32), 0);
@@ -181,7 +206,7 @@ TEST(Quantization, TheLastBlockMayBeShort) {
 
 TEST(Quantization, RefusesValuesWithoutACode) {
   for (const Quantization kind : {Quantization::nf4, Quantization::fp4, Quantization::int8,
-                                  Quantization::q8_0, Quantization::q4_0})
+                                  Quantization::q8_0, Quantization::q4_0, Quantization::q5_0})
     for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
       std::vector<float> values(32, 1.0f);
       values[30] = bad;
@@ -197,7 +222,8 @@ TEST(LargeBlocks, HoldValuesNearTheGivenOnesAndReadFromAnyOfThem) {
   for (int i = 0; i < 512; ++i)
     values.push_back(std::sin(0.7f * static_cast<float>(i)) * (i % 3 == 0 ? 2.0f : 0.25f));
   for (const auto& [kind, bytes, most] :
-       {std::tuple{Quantization::q4_k, 288, 0.17f}, std::tuple{Quantization::q6_k, 420, 0.04f}}) {
+       {std::tuple{Quantization::q3_k, 220, 0.45f}, std::tuple{Quantization::q4_k, 288, 0.17f},
+        std::tuple{Quantization::q5_k, 352, 0.08f}, std::tuple{Quantization::q6_k, 420, 0.04f}}) {
     const QuantizedForm form{kind, 256};
     ASSERT_EQ(form.bytes(512), bytes);
     std::vector<std::byte> records(bytes);
@@ -212,7 +238,8 @@ TEST(LargeBlocks, HoldValuesNearTheGivenOnesAndReadFromAnyOfThem) {
 }
 
 TEST(LargeBlocks, RefuseValuesThatTheirFactorsDoNotHold) {
-  for (const Quantization kind : {Quantization::q4_k, Quantization::q6_k}) {
+  for (const Quantization kind : kCodes) {
+    if (!has_large_blocks(kind)) continue;
     const QuantizedForm form{kind, 256};
     std::vector<std::byte> records(form.bytes(512));
     std::vector<float> values(512, 1.0f);
@@ -221,15 +248,12 @@ TEST(LargeBlocks, RefuseValuesThatTheirFactorsDoNotHold) {
                 testing::ThrowsMessage<UsageError>(HasSubstr("a weight is nan")));
     values[300] = 1e9f;
     EXPECT_THAT([&] { quantize_records(form, values, records); },
-                testing::ThrowsMessage<UsageError>(
-                    testing::AllOf(HasSubstr("a weight is 1e+09"),
-                                   HasSubstr(std::string(kQuantizations[static_cast<int>(kind)])),
-                                   HasSubstr("no factor in f16"))));
+                testing::ThrowsMessage<UsageError>(testing::AllOf(
+                    HasSubstr("a weight is 1e+09"), HasSubstr(std::string(name_of(kind))),
+                    HasSubstr("no factor in f16"))));
     values[300] = 1;
     quantize_records(form, values, records);
-    const std::int64_t last =
-        kind == Quantization::q6_k ? LargeBlock::kFactor6 : LargeBlock::kLeast4;
-    records[form.record_bytes() + last + 1] = std::byte{0xfc};
+    records[form.record_bytes() + LargeBlock::of(kind).least + 1] = std::byte{0xfc};
     EXPECT_FALSE(has_finite_factors(form, records));
   }
 }

@@ -24,9 +24,6 @@ using testing::HasSubstr;
 namespace {
 
 constexpr std::uint64_t kInitialSeed = 5;
-constexpr std::array kKinds{Quantization::nf4,  Quantization::fp4,  Quantization::int8,
-                            Quantization::q8_0, Quantization::q4_0, Quantization::q4_k,
-                            Quantization::q6_k};
 constexpr std::int64_t kWide = 2048;  // columns of blocks of 256 that 8 ranks may have parts of
 
 /// Matrices that are cut both ways, in heads, joined, and padded. Of 96 columns blocks of 64 are
@@ -86,7 +83,7 @@ void on_ranks(const GridShape& shape, Quantization kind, const auto& f) {
 }  // namespace
 
 TEST(QuantizedGroup, HasTheValuesOfTheQuantizedMatricesOnEveryGrid) {
-  for (const Quantization kind : kKinds) {
+  for (const Quantization kind : kCodes) {
     std::map<std::string, std::vector<float>> want;
     on_ranks({}, kind, [&](const Context&, const ParameterGroup& group) {
       for (const auto& parameter : group.parameters())
@@ -113,7 +110,7 @@ TEST(QuantizedGroup, HasTheValuesOfTheQuantizedMatricesOnEveryGrid) {
                     (slice.row + e / slice.cols) * spec.layout.cols + slice.col + e % slice.cols;
                 ASSERT_EQ(here[slice.offset + e - slice.begin], want.at(spec.name)[at])
                     << spec.name << ' ' << at << ", " << group.grid().describe() << ", "
-                    << kQuantizations[static_cast<int>(kind)];
+                    << name_of(kind);
               }
           }
           group.release();

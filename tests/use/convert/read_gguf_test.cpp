@@ -214,7 +214,8 @@ TEST(ReadGguf, GivesTheValuesOfBlocks) {
   save_checkpoint(path / "run", small_llama(), {});
   const std::string want = made(path / "run", path / "hf", ModelForm::hugging_face);
   for (const auto& [type, kind] : {std::pair{GgufType::q8_0, Quantization::q8_0},
-                                   std::pair{GgufType::q4_0, Quantization::q4_0}}) {
+                                   std::pair{GgufType::q4_0, Quantization::q4_0},
+                                   std::pair{GgufType::q5_0, Quantization::q5_0}}) {
     const std::string part(name_of(type)),
         gguf = made(path / "run", path / (part + ".gguf"), ModelForm::gguf, type),
         got = made(gguf, path / part, ModelForm::hugging_face);
@@ -258,10 +259,9 @@ TEST(ReadGguf, GivesValuesNearToThoseThatEachTypeWasWrittenFrom) {
   config.head_dim = 32;
   save_checkpoint(path / "run", config, {});
   const std::string want = made(path / "run", path / "hf", ModelForm::hugging_face);
-  const std::vector<std::pair<GgufType, double>> types = {{GgufType::q4_0, 0.12},
-                                                          {GgufType::q5_1, 0.05},
-                                                          {GgufType::q4_k, 0.10},
-                                                          {GgufType::q6_k, 0.03}};
+  const std::vector<std::pair<GgufType, double>> types = {
+      {GgufType::q4_0, 0.12}, {GgufType::q5_1, 0.05}, {GgufType::q3_k, 0.20},
+      {GgufType::q4_k, 0.10}, {GgufType::q5_k, 0.05}, {GgufType::q6_k, 0.03}};
   for (const auto& [type, allowed] : types) {
     const std::string name(name_of(type)), file = path / (name + ".gguf");
     const std::string got =

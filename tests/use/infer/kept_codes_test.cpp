@@ -20,7 +20,7 @@ using testing::ThrowsMessage;
 
 namespace {
 
-constexpr KeptForm kCodes{Quantization::q8_0};
+constexpr KeptForm kKeptCodes{Quantization::q8_0};
 
 /// Heads of 40 columns: a block of 32 values, and one of 8.
 ModelConfig wide_heads() {
@@ -76,7 +76,7 @@ double distance(const std::vector<Generation>& texts,
 void expect_scores(const Config& config, const Generator::Options& options) {
   const Prompts prompts = some_prompts(5);
   const auto texts = generate(config, prompts, {.max_tokens = 20, .likeliest = 0}, options);
-  const double codes = distance(texts, evaluated(config, prompts, texts, kCodes)),
+  const double codes = distance(texts, evaluated(config, prompts, texts, kKeptCodes)),
                values = distance(texts, evaluated(config, prompts, texts, {}));
   EXPECT_GT(values, 1e-4) << "codes change nothing";
   EXPECT_LT(codes, values / 8);
@@ -90,15 +90,15 @@ TEST(KeptCodes, GiveTheScoresOfEvaluationWithCodesOnEveryGrid) {
     for (const GridShape& grid : {GridShape{}, {2, 1, 1, 1}, {1, 2, 1, 1}, {2, 2, 2, 1}}) {
       SCOPED_TRACE(testing::Message()
                    << "family " << static_cast<int>(sizes.family) << ' ' << to_string(grid));
-      expect_scores(config_with(sizes, grid), {.kept = kCodes});
+      expect_scores(config_with(sizes, grid), {.kept = kKeptCodes});
     }
 }
 
 TEST(KeptCodes, GiveTheseScoresWhateverRunsBeside) {
   for (const std::int64_t batch : {1, 2, 3, 5}) {
     SCOPED_TRACE(batch);
-    expect_scores(config_with(wide_heads()), {.batch = batch, .kept = kCodes});
-    expect_scores(config_with(mistral()), {.batch = batch, .kept = kCodes});
+    expect_scores(config_with(wide_heads()), {.batch = batch, .kept = kKeptCodes});
+    expect_scores(config_with(mistral()), {.batch = batch, .kept = kKeptCodes});
   }
 }
 
@@ -106,10 +106,10 @@ TEST(KeptCodes, GiveTheSameTextOnGridsOfOneAndTwoRanks) {
   const Prompts prompts = some_prompts(5);
   for (const auto& sizes : {gpt(), llama(), wide_heads()}) {
     const Continuations want =
-        tokens_of(generate(config_with(sizes), prompts, {.max_tokens = 20}, {.kept = kCodes}));
+        tokens_of(generate(config_with(sizes), prompts, {.max_tokens = 20}, {.kept = kKeptCodes}));
     for (const GridShape& grid : {GridShape{2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2}})
       EXPECT_EQ(tokens_of(generate(config_with(sizes, grid), prompts, {.max_tokens = 20},
-                                   {.kept = kCodes})),
+                                   {.kept = kKeptCodes})),
                 want)
           << to_string(grid);
   }
@@ -121,14 +121,14 @@ TEST(KeptCodes, InASlotServeTheTextThatGoesOn) {
   const Config config = config_with(wide_heads());
   const std::vector<std::int32_t> first(9, 65);
   with_model(config, [&](LoadedModel& model) {
-    Generator generator(model, with_tokenizer({.kept = kCodes}));
+    Generator generator(model, with_tokenizer({.kept = kKeptCodes}));
     std::vector<std::int32_t> longer = first;
     const auto start = generator.generate({first}, {.max_tokens = 10}).front().tokens;
     longer.insert(longer.end(), start.begin(), start.begin() + 8);
     longer.push_back(200);
     const auto got = generator.generate({longer}, {.max_tokens = 10, .likeliest = 0});
     EXPECT_GE(got.front().cached_tokens, 16);
-    EXPECT_LT(distance(got, evaluated(config, {longer}, got, kCodes)),
+    EXPECT_LT(distance(got, evaluated(config, {longer}, got, kKeptCodes)),
               distance(got, evaluated(config, {longer}, got, {})) / 8);
   });
 }
@@ -138,8 +138,8 @@ TEST(KeptCodes, AreCopiedToTheSlotsOfBeams) {
   const Prompts prompts = some_prompts(4);
   for (const auto& sizes : {llama(), wide_heads(), mistral()}) {
     const Config config = config_with(sizes);
-    const auto texts = generate(config, prompts, wanted, {.kept = kCodes});
-    const auto codes = evaluated(config, prompts, texts, kCodes),
+    const auto texts = generate(config, prompts, wanted, {.kept = kKeptCodes});
+    const auto codes = evaluated(config, prompts, texts, kKeptCodes),
                values = evaluated(config, prompts, texts, {});
     double from_codes = 0, from_values = 0;
     for (std::size_t i = 0; i < prompts.size(); ++i) {
@@ -160,9 +160,9 @@ TEST(KeptCodes, GiveTheSameTextWithDrafts) {
   const Prompts prompts = some_prompts(5);
   for (const auto& sizes : {llama(), mistral(), wide_heads()}) {
     const Config config = config_with(sizes);
-    const Continuations want = tokens_of(generate(config, prompts, wanted, {.kept = kCodes}));
+    const Continuations want = tokens_of(generate(config, prompts, wanted, {.kept = kKeptCodes}));
     with_model(config, [&](LoadedModel& model) {
-      Generator generator(model, with_tokenizer({.drafts = 6, .kept = kCodes}));
+      Generator generator(model, with_tokenizer({.drafts = 6, .kept = kKeptCodes}));
       EXPECT_EQ(tokens_of(generator.generate(prompts, wanted)), want);
       EXPECT_GT(generator.stats().kept, 5);
     });
@@ -181,9 +181,9 @@ TEST(KeptCodes, LetMoreSequencesFitIntoTheCacheToTheByte) {
     return count;
   };
   EXPECT_EQ(slots({}, {.cache_bytes = 5 * kOfFloats}), 5);
-  EXPECT_EQ(slots({}, {.cache_bytes = 5 * kOfCodes, .kept = kCodes}), 5);
-  EXPECT_EQ(slots({}, {.cache_bytes = 5 * kOfCodes - 1, .kept = kCodes}), 4);
-  EXPECT_EQ(slots({2, 1, 1, 1}, {.cache_bytes = 5 * kOfCodes / 2, .kept = kCodes}), 5);
+  EXPECT_EQ(slots({}, {.cache_bytes = 5 * kOfCodes, .kept = kKeptCodes}), 5);
+  EXPECT_EQ(slots({}, {.cache_bytes = 5 * kOfCodes - 1, .kept = kKeptCodes}), 4);
+  EXPECT_EQ(slots({2, 1, 1, 1}, {.cache_bytes = 5 * kOfCodes / 2, .kept = kKeptCodes}), 5);
   const auto live = [](const KeptForm& kept) {
     std::int64_t bytes = 0;
     with_model(config_with(wide_heads()), [&](LoadedModel& model) {
@@ -193,7 +193,7 @@ TEST(KeptCodes, LetMoreSequencesFitIntoTheCacheToTheByte) {
     });
     return bytes;
   };
-  EXPECT_EQ(live({}) - live(kCodes), 8 * (kOfFloats - kOfCodes));
+  EXPECT_EQ(live({}) - live(kKeptCodes), 8 * (kOfFloats - kOfCodes));
 }
 
 /// A backend whose attention reads no codes, as that of a GPU.
@@ -205,10 +205,10 @@ class WithoutCodes : public ForwardingBackend {
 
 TEST(KeptCodes, AreRefusedWhereTheyCannotBe) {
   const auto refused = [](LoadedModel& model, std::string_view words) {
-    EXPECT_THAT([&] { Generator(model, {.kept = kCodes}); },
+    EXPECT_THAT([&] { Generator(model, {.kept = kKeptCodes}); },
                 ThrowsMessage<UsageError>(HasSubstr(words)));
     const ScoredSequences none{.count = 0, .at = {}};
-    EXPECT_THAT([&] { score(model, none, {.kept = kCodes}); },
+    EXPECT_THAT([&] { score(model, none, {.kept = kKeptCodes}); },
                 ThrowsMessage<UsageError>(HasSubstr(words)));
   };
   with_model(config_of(deepseek()), [&](LoadedModel& model) {
@@ -219,7 +219,7 @@ TEST(KeptCodes, AreRefusedWhereTheyCannotBe) {
                          std::make_unique<WithoutCodes>(make_cpu_backend(1)), {.trainable = false});
   refused(on_another, "leave --kv-cache out, or compute on the CPU by --device cpu");
   with_model(config_of(llama()), [&](LoadedModel& model) {
-    EXPECT_THAT([&] { Generator(model, {.trained_positions = kContext, .kept = kCodes}); },
+    EXPECT_THAT([&] { Generator(model, {.trained_positions = kContext, .kept = kKeptCodes}); },
                 ThrowsMessage<Error>(HasSubstr("scores of a training")));
     EXPECT_THAT([&] { Generator(model, {.kept = {Quantization::q4_0}}); },
                 ThrowsMessage<Error>(HasSubstr("in q4_0, wanted q8_0")));

@@ -28,6 +28,15 @@ namespace detail {
                           _mm256_castsi256_ps(_mm256_slli_epi32(words, 28)));
 }
 
+[[gnu::always_inline]] inline Registers::Register plus_if_set(const Registers::Register& x,
+                                                              const std::uint8_t* bits, int,
+                                                              float number) {
+  const __m256i each = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128),
+                set = _mm256_and_si256(_mm256_set1_epi32(*bits), each);
+  return x +
+         _mm256_and_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(set, each)), _mm256_set1_ps(number));
+}
+
 }  // namespace detail
 
 }  // namespace axonn::cpu

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 
 #include <immintrin.h>
 
@@ -30,6 +31,14 @@ inline __m512 from_words(__m512i words) { return _mm512_maskz_cvtepi32_ps(kAll16
   __m512i words = _mm512_maskz_cvtepu8_epi32(kAll16, bytes);
   if (higher) words = _mm512_maskz_srli_epi32(kAll16, words, 4);
   return _mm512_maskz_permutexvar_ps(kAll16, words, _mm512_loadu_ps(values.data()));
+}
+
+[[gnu::always_inline]] inline Registers::Register plus_if_set(const Registers::Register& x,
+                                                              const std::uint8_t* bits, int,
+                                                              float number) {
+  std::uint16_t set;
+  std::memcpy(&set, bits, sizeof set);
+  return _mm512_mask_add_ps(x, set, x, _mm512_set1_ps(number));
 }
 
 }  // namespace detail

@@ -38,6 +38,14 @@ namespace detail {
       vreinterpretq_u8_u32(bytes)));
 }
 
+[[gnu::always_inline]] inline Registers::Register plus_if_set(const Registers::Register& x,
+                                                              const std::uint8_t* bits, int first,
+                                                              float number) {
+  constexpr std::uint32_t kEach[4] = {1, 2, 4, 8};
+  const uint32x4_t set = vtstq_u32(vdupq_n_u32(*bits >> first), vld1q_u32(kEach));
+  return x + vreinterpretq_f32_u32(vandq_u32(set, vreinterpretq_u32_f32(vdupq_n_f32(number))));
+}
+
 }  // namespace detail
 
 }  // namespace axonn::cpu

@@ -28,6 +28,16 @@ namespace detail {
   return x;
 }
 
+/// x, plus a number where the bit of an element is set: those of Registers::kEach bits, from bit
+/// `first` of a byte on.
+[[gnu::always_inline]] inline Registers::Register plus_if_set(Registers::Register x,
+                                                              const std::uint8_t* bits, int first,
+                                                              float number) {
+  for (int i = 0; i < Registers::kEach; ++i)
+    if ((bits[(first + i) / 8] >> (first + i) % 8 & 1) != 0) x[i] += number;
+  return x;
+}
+
 /// An f16 that lies anywhere.
 inline float from_f16(const std::uint8_t* bytes) {
   return record_factor<Quantization::q8_0>(bytes);

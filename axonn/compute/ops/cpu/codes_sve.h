@@ -34,6 +34,17 @@ inline svfloat32_t from_words(svint32_t words) { return svcvt_f32_s32_x(svptrue_
   return svreinterpret_f32_u32(svorr_u32_x(all, low, high));
 }
 
+[[gnu::always_inline]] inline Registers::Register plus_if_set(const Registers::Register& x,
+                                                              const std::uint8_t* bits, int first,
+                                                              float number) {
+  const svbool_t all = svptrue_b32();
+  std::uint32_t word = *bits;
+  if constexpr (Registers::kEach == 16) word |= std::uint32_t{bits[1]} << 8;
+  const svuint32_t each = svlsr_u32_x(all, svdup_u32(word >> first), svindex_u32(0, 1));
+  const svbool_t set = svcmpne_n_u32(all, svand_n_u32_x(all, each, 1), 0);
+  return svadd_n_f32_m(set, x, number);
+}
+
 }  // namespace detail
 
 }  // namespace axonn::cpu

@@ -13,7 +13,7 @@
 
 namespace axonn::cpu {
 
-/// The values of codes of 4 bits, of a factor of 1.
+/// The values of codes whose fifth bit, if any, is 0, of a factor of 1.
 template <Quantization kind>
 constexpr std::array<float, 16> kHalfByteValues = [] {
   std::array<float, 16> values{};
@@ -34,10 +34,14 @@ template <Quantization kind>
                                                               const std::uint8_t* record, int at) {
   const std::uint8_t* const codes = record + form.factor_bytes();
   const float factor = is_of_ggml(kind) ? detail::from_f16(record) : record_factor<kind>(record);
-  if constexpr (QuantizedForm{kind}.half_bytes())
-    return detail::from_half_bytes(codes + at % (form.unit / 2), at >= form.unit / 2,
-                                   kHalfByteValues<kind>) *
-           factor;
+  if constexpr (QuantizedForm{kind}.half_bytes()) {
+    const Registers::Register x =
+        detail::from_half_bytes(codes + form.fifth_bytes() + at % (form.unit / 2),
+                                at >= form.unit / 2, kHalfByteValues<kind>);
+    if constexpr (kind == Quantization::q5_0)
+      return detail::plus_if_set(x, codes + at / 8, at % 8, 16) * factor;
+    return x * factor;
+  }
   const Registers::Register x = detail::from_bytes(codes + at) * factor;
   return kind == Quantization::int8 ? x / 127.0f : x;
 }
@@ -64,15 +68,12 @@ using BytePairs = std::uint16_t __attribute__((vector_size(Registers::kEach)));
   return as_floats((higher ? pairs_at(codes) >> 4 : pairs_at(codes)) & 0x0f0f);
 }
 
-/// Codes of 6 bits: `low` has 4 of each in the lower or higher halves of Registers::kEach bytes,
-/// and `high` 2 from bit `place` on in as many bytes.
-[[gnu::always_inline]] inline Registers::Register from_six_bits(const std::uint8_t* low,
-                                                                bool higher,
-                                                                const std::uint8_t* high,
-                                                                int place) {
-  const BytePairs codes = higher ? pairs_at(low) >> 4 : pairs_at(low),
-                  more = place < 4 ? pairs_at(high) << (4 - place) : pairs_at(high) >> (place - 4);
-  return as_floats((codes & 0x0f0f) | (more & 0x3030));
+/// `count` bits of each of Registers::kEach bytes, from bit `from` on, moved to bit `to`.
+[[gnu::always_inline]] inline BytePairs bits_of(const std::uint8_t* bytes, int count, int from,
+                                                int to) {
+  const BytePairs moved =
+      from < to ? pairs_at(bytes) << (to - from) : pairs_at(bytes) >> (from - to);
+  return moved & static_cast<std::uint16_t>(((1 << count) - 1) * 0x0101 << to);
 }
 
 /// A record of a large block with the numbers of its parts as floats. Products are exact, so that
@@ -81,47 +82,77 @@ template <Quantization kind>
 class LargeRecord {
  public:
   [[gnu::always_inline]] explicit LargeRecord(const std::uint8_t* record) : record_(record) {
-    if constexpr (kind == Quantization::q4_k) {
+    const std::uint8_t* const bytes = record + kAt.scales;
+    const float factor = detail::from_f16(record + kAt.factor);
+    using Words = std::uint32_t __attribute__((vector_size(16)));
+    if constexpr (has_least_values(kind)) {
       // The 12 bytes of SixBits, as words behind the two factors: scales, then least values.
-      using Words = std::uint32_t __attribute__((vector_size(16)));
       Words all;
       std::memcpy(&all, record, sizeof all);
       const Words low = __builtin_shuffle(all, Words{1, 3, 2, 3}) >> Words{0, 0, 0, 4},
                   high = __builtin_shuffle(all, Words{1, 1, 2, 2}) >> 2;
       const Words numbers = (low & Words{0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f}) |
                             (high & Words{0, 0x30303030, 0, 0x30303030});
-      const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&numbers);
-      set(scales_, bytes, detail::from_f16(record));
-      set(least_, bytes, detail::from_f16(record + LargeBlock::kLeast4));
+      set(scales_, numbers, factor);
+      set(least_, numbers, detail::from_f16(record + kAt.least));
+    } else if constexpr (kind == Quantization::q3_k) {
+      // The 12 bytes of six_bit_scale(), of which the last word has the higher bits.
+      std::uint32_t word[3];
+      std::memcpy(word, bytes, sizeof word);
+      const Words low = Words{word[0], word[1], word[0], word[1]} >> Words{0, 0, 4, 4},
+                  high = (Words{} + word[2]) >> Words{0, 2, 4, 6},
+                  six = (low & 0x0f0f0f0f) | (high & 0x03030303) << 4;
+      set(scales_, six, factor, 32);
+      set_least(4);
     } else {
-      const std::uint8_t* const bytes = record + LargeBlock::kScales6;
-      const float factor = detail::from_f16(record + LargeBlock::kFactor6);
-      set(scales_, bytes, factor);
-      set(least_, bytes, factor * 32);
+      Words all;
+      std::memcpy(&all, bytes, sizeof all);
+      set(scales_, all, factor);
+      set_least(32);
     }
   }
 
   /// A register of values from value `at` on.
   [[gnu::always_inline]] Registers::Register get(int at) const {
-    if constexpr (kind == Quantization::q4_k) {
-      const std::uint8_t* const codes = record_ + LargeBlock::kCodes4 + at / 64 * 32 + at % 32;
-      const int part = at / LargeBlock::kPart4;
-      return from_four_bits(codes, at % 64 >= 32) * scales_[part] - least_[8 + part];
-    } else {
-      const int half = at / 128, in = at % 128, part = at / LargeBlock::kPart6;
-      return from_six_bits(record_ + half * 64 + in % 64, in >= 64,
-                           record_ + LargeBlock::kHigh6 + half * 32 + in % 32, in / 32 * 2) *
-                 scales_[part] -
-             least_[part];
-    }
+    const int part = at / kAt.part, least = has_least_values(kind) ? 8 + part : part;
+    return codes(at) * scales_[part] - least_[least];
   }
 
  private:
-  [[gnu::always_inline]] static void set(float (&out)[16], const std::uint8_t* bytes,
-                                         float factor) {
+  static constexpr LargeBlock kAt = LargeBlock::of(kind);
+
+  /// A register of codes as floats, from value `at` on.
+  [[gnu::always_inline]] Registers::Register codes(int at) const {
+    const int half = at / 128, in = at % 128;
+    const std::uint8_t *const low = record_ + kAt.low, *const high = record_ + kAt.high;
+    if constexpr (kind == Quantization::q3_k)
+      return as_floats(bits_of(low + half * 32 + in % 32, 2, in / 32 * 2, 0) |
+                       bits_of(high + at % 32, 1, at / 32, 2));
+    if constexpr (kind == Quantization::q6_k)
+      return as_floats(bits_of(low + half * 64 + in % 64, 4, in / 64 * 4, 0) |
+                       bits_of(high + half * 32 + in % 32, 2, in / 32 * 2, 4));
+    const std::uint8_t* const halves = low + at / 64 * 32 + at % 32;
+    if constexpr (kind == Quantization::q5_k)
+      return as_floats(bits_of(halves, 4, at % 64 / 32 * 4, 0) |
+                       bits_of(high + at % 32, 1, at / 32, 4));
+    return from_four_bits(halves, at % 64 >= 32);
+  }
+  /// Sets sixteen numbers from bytes, less `below` each, times the factor.
+  [[gnu::always_inline]] static void set(float (&out)[16], const auto& numbers, float factor,
+                                         float below = 0) {
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&numbers);
 #pragma GCC unroll 4
     for (int i = 0; i < 16; i += Registers::kEach)
-      *reinterpret_cast<Floats::Unaligned*>(out + i) = detail::from_bytes(bytes + i) * factor;
+      *reinterpret_cast<Floats::Unaligned*>(out + i) =
+          (detail::from_bytes(bytes + i) - below) * factor;
+  }
+  /// Makes the codes of all parts begin that far below 0.
+  [[gnu::always_inline]] void set_least(float below) {
+    using Vector = Floats::Unaligned;
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += Registers::kEach)
+      *reinterpret_cast<Vector*>(least_ + i) =
+          *reinterpret_cast<const Vector*>(scales_ + i) * below;
   }
 
   const std::uint8_t* record_;
