@@ -2,7 +2,8 @@
 """Generation by `axonn serve` and by llama.cpp's llama-server, from the same GGUF files.
 
     bench/llama_cpp.py --llama-server FILE [--axonn FILE] [--work FOLDER] [--models gpt2-124m ...]
-                       [--types f32 bf16 q8_0 q4_0] [--rounds 3] [--json FILE]
+                       [--types f32 bf16 q8_0 q4_0 q4_k] [--integer-products] [--rounds 3]
+                       [--json FILE]
 
 Models have sizes by name (model.name), and are trained for eight steps, so that they write ASCII.
 First both must continue prompts by the same tokens, and in f32 with log-probabilities that differ
@@ -10,7 +11,8 @@ by less than 1e-3. Then each round starts both servers in turn, on all processor
 and measures over HTTP: until the server is ready; a prompt of 512 tokens, whose time is also that
 to the first token; 128 tokens after prompts of 32, for 1, 4 and 16 requests at a time; and 8
 clients, each with four requests of 64 tokens after 64. Prints medians of all rounds, the ratios of
-axonn to llama.cpp, and what each reads of the weights per second beside a stream of memory.
+axonn to llama.cpp, and what each reads of the weights per second beside a stream of memory. With
+--integer-products axonn rounds what one or two rows of codes are multiplied by to 8 bits, too.
 Needs numpy for the latter.
 """
 import argparse
@@ -190,6 +192,7 @@ def compare(args, name, kind, file):
         ours += ["--dtype", "bf16"]
     elif kind != "f32":
         ours += ["--dtype", args.dtype_of_codes, "--quantize", "file"]
+        ours += ["--integer-products"] if args.integer_products else []
     theirs = [args.llama_server, "-m", file, "-t", os.cpu_count(), "-tb", os.cpu_count(),
               "-c", SLOTS * CONTEXT, "-np", SLOTS]
     plain = ["-fa", "off", "-ctk", "f32", "-ctv", "f32"] if kind == "f32" else []
@@ -205,7 +208,8 @@ def compare(args, name, kind, file):
                for side, found in rounds.items()}
     gigabytes = file.stat().st_size / 1e9
     stream = stream_gb_s()
-    print(f"\n{name}, {kind}: log-probabilities differ by {worst:.1e}; "
+    mode = ", integers" if "--integer-products" in ours else ""
+    print(f"\n{name}, {kind}{mode}: log-probabilities differ by {worst:.1e}; "
           f"memory streams at {stream:.1f} GB/s\n")
     print("| | axonn | llama.cpp | ratio |\n| --- | ---: | ---: | ---: |")
     for key, mine in medians["axonn"].items():
@@ -227,8 +231,9 @@ def main():
     parser.add_argument("--work", type=pathlib.Path, default="out/llama_cpp")
     parser.add_argument("--models", nargs="+",
                         default=["gpt2-124m", "qwen2.5-0.5b", "qwen2.5-1.5b"])
-    parser.add_argument("--types", nargs="+", default=["f32", "bf16", "q8_0", "q4_0"])
+    parser.add_argument("--types", nargs="+", default=["f32", "bf16", "q8_0", "q4_0", "q4_k"])
     parser.add_argument("--dtype-of-codes", default=fastest_dtype(), choices=["f32", "bf16"])
+    parser.add_argument("--integer-products", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()

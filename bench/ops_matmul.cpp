@@ -165,7 +165,12 @@ std::vector<std::byte> records_of(const QuantizedForm& form, std::int64_t out, s
   return all;
 }
 
-void compare_codes(Backend& backend, std::int64_t rows, std::int64_t inputs) {
+/// With `integers`, products of codes of ggml are those of integers.
+void compare_codes(Backend& backend, std::int64_t rows, std::int64_t inputs, bool integers) {
+  if (integers && !backend.set_integer_products(true)) {
+    std::puts("this processor has no products of integers");
+    return;
+  }
   const std::int64_t outputs = (std::int64_t{1} << 27) / inputs;
   constexpr int kRounds = 25;
   const auto device = make_cpu_device();
@@ -226,8 +231,8 @@ int main(int argc, char** argv) {
   const int threads = argc > 2 ? std::atoi(argv[2]) : omp_get_num_procs();
   const auto backend = make_cpu_backend(threads);
   if (argc > 1 && std::string(argv[1]) == "codes") {
-    compare_codes(*backend, argc > 3 ? std::atoi(argv[3]) : 1,
-                  argc > 4 ? std::atoi(argv[4]) : 4096);
+    compare_codes(*backend, argc > 3 ? std::atoi(argv[3]) : 1, argc > 4 ? std::atoi(argv[4]) : 4096,
+                  argc > 5);
     return 0;
   }
   if (argc > 3 && std::string(argv[3]) == "libraries") {

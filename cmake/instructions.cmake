@@ -38,7 +38,7 @@ if(AXONN_MARCH STREQUAL "dispatch")
         [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]])
     set(axonn_flags_avx2 -march=x86-64-v3)
     set(axonn_flags_avx512 -march=x86-64-v4 -mprefer-vector-width=512)
-    set(axonn_flags_avx512-bf16 ${axonn_flags_avx512} -mavx512bf16)
+    set(axonn_flags_avx512-bf16 ${axonn_flags_avx512} -mavx512bf16 -mavx512vnni)
   elseif(AXONN_ARCHITECTURE STREQUAL "aarch64")
     # Of SVE, what processors have whose registers are wider than NEON's: A64FX's, Graviton 3's.
     set(AXONN_KERNEL_SETS neon neon-bf16 sve512 sve256-bf16)
@@ -76,8 +76,8 @@ function(axonn_set_compiles variable set code)
 endfunction()
 
 # Sets FOLDER to one with the headers of axonn/compute/ops/cpu/ that differ between sets:
-# architecture.h, registers.h, codes.h, and the arithmetic.h, bf16.h and parts.h on which a
-# registers.h is built that is not by AVX-512's bf16 instructions.
+# architecture.h, registers.h, codes.h, integers.h, and the arithmetic.h, bf16.h and parts.h on
+# which a registers.h is built that is not by AVX-512's bf16 instructions.
 function(axonn_registers folder set)
   axonn_set_compiles(AXONN_AVX512_BF16 ${set} [[
 #include <immintrin.h>
@@ -91,6 +91,9 @@ static_assert(__ARM_FEATURE_SVE_BITS > 128);]])
   axonn_set_compiles(AXONN_AVX512 ${set} [[
 #include <immintrin.h>
 __m512i load(const void* p) { return _mm512_loadu_si512(p); }]])
+  axonn_set_compiles(AXONN_AVX512_VNNI ${set} [[
+#include <immintrin.h>
+__m512i dot(__m512i sum, __m512i a, __m512i b) { return _mm512_dpbusd_epi32(sum, a, b); }]])
   axonn_set_compiles(AXONN_AVX2 ${set} [[
 #include <immintrin.h>
 float load(const __m256i* p) {
@@ -98,10 +101,17 @@ float load(const __m256i* p) {
 }]])
   set(registers portable)
   set(codes portable)
+  set(integers none)
   if(AXONN_AVX512)
     set(codes avx512)
+    set(integers avx512)
   elseif(AXONN_AVX2)
     set(codes avx2)
+    set(integers avx2)
+  endif()
+  set(axonn_vnni false)
+  if(AXONN_AVX512_VNNI)
+    set(axonn_vnni true)
   endif()
   set(arithmetic portable)
   set(bf16 portable)
@@ -132,7 +142,7 @@ float load(const __m256i* p) {
   endif()
   configure_file(${PROJECT_SOURCE_DIR}/axonn/compute/ops/cpu/architecture.h.in
                  ${into}/axonn/compute/ops/cpu/architecture.h @ONLY)
-  foreach(header registers codes arithmetic bf16 parts)
+  foreach(header registers codes integers arithmetic bf16 parts)
     configure_file(${PROJECT_SOURCE_DIR}/axonn/compute/ops/cpu/${header}_${${header}}.h
                    ${into}/axonn/compute/ops/cpu/${header}.h COPYONLY)
   endforeach()

@@ -131,6 +131,13 @@ void add_draft_flags(CLI::App& app, std::int64_t& drafts, std::string& model) {
       ->type_name("DIR");
 }
 
+void add_integer_products_flag(CLI::App& app, bool& integer_products) {
+  app.add_flag("--integer-products", integer_products,
+               "with --quantize of GGUF's kinds or file: where one or two texts are written at a "
+               "time, round what codes are multiplied by to 8 bits, as llama.cpp does: faster, and "
+               "log-probabilities off by about 0.01");
+}
+
 void add_kv_cache_flag(CLI::App& app, KeptForm& form) {
   static constexpr std::array<std::string_view, 2> kNames = {"dtype", "q8_0"};
   static constexpr std::array kKinds = {Quantization::none, Quantization::q8_0};

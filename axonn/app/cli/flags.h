@@ -59,6 +59,8 @@ CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device);
 /// the latter alone `drafts` becomes 5.
 void add_draft_flags(CLI::App& app, std::int64_t& drafts, std::string& model);
 
+/// Adds --integer-products, of Generator::Options.
+void add_integer_products_flag(CLI::App& app, bool& integer_products);
 /// Adds --kv-cache, of Generator::Options and ScoreOptions.
 void add_kv_cache_flag(CLI::App& app, KeptForm& form);
 

@@ -346,6 +346,7 @@ void add_generate_flags(CLI::App& app, Request& request) {
   app.add_flag("--stop-when-full", request.stop_when_full,
                "end when the context is full, instead of continuing from its last half");
   add_draft_flags(app, request.generator.drafts, request.draft);
+  add_integer_products_flag(app, request.generator.integer_products);
   add_kv_cache_flag(app, request.generator.kept);
   app.add_flag("--gather-weights", request.gather_weights,
                "gather weights over z for every token instead of once: slow, but needs only 1/z of "

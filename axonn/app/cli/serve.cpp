@@ -104,6 +104,7 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
       ->capture_default_str()
       ->check(CLI::Range(0, 4096));
   add_draft_flags(app, flags.generator.drafts, flags.draft);
+  add_integer_products_flag(app, flags.generator.integer_products);
   add_kv_cache_flag(app, flags.generator.kept);
   app.add_flag("--gather-weights", flags.gather_weights,
                "gather weights over z for every token instead of once: slow, but needs only 1/z of "

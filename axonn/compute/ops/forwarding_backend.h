@@ -56,6 +56,9 @@ class ForwardingBackend : public Backend {
     return inner_->set_matmul_way(shape, way);
   }
   std::string matmul_device() const override { return inner_->matmul_device(); }
+  bool set_integer_products(bool value) override {
+    return inner_ && inner_->set_integer_products(value);
+  }
   bool set_batch_invariant(bool value) override {
     return inner_ && inner_->set_batch_invariant(value);
   }

@@ -150,6 +150,9 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
   if (context_ > model.positions)
     refuse("a context of ", context_, " tokens, but the model has ", model.positions, " positions");
   check_kept_form(loaded, options.kept);
+  AXONN_CHECK(options.trained_positions == 0 || !options.integer_products,
+              "Generator: the scores of a training with products of integers");
+  if (options.integer_products) use_integer_products(loaded, options.drafts > 0);
   AXONN_CHECK(options.trained_positions == 0 || options.kept.kind == Quantization::none,
               "Generator: the scores of a training with keys and values as codes");
   vocab_ = loaded.model().vocab();

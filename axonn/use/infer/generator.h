@@ -196,6 +196,7 @@ class Generator {
     /// whose states cannot be taken back.
     std::int64_t drafts = 0;
     KeptForm kept = {};                  ///< of keys and values, see check_kept_form()
+    bool integer_products = false;       ///< see use_integer_products()
     LoadedModel* draft_model = nullptr;  ///< writes the drafts; null: they are what stood before
   };
   /// Receives the new text of a prompt, as far as it can be shown, and all that was generated so

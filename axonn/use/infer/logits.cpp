@@ -61,6 +61,21 @@ void check_kept_form(LoadedModel& model, const KeptForm& form) {
            "leave --kv-cache out, or compute on the CPU by --device cpu");
 }
 
+void use_integer_products(LoadedModel& model, bool drafts) {
+  const Quantization kind = model.config().model.quantize;
+  if (kind != Quantization::file && !is_of_ggml(kind))
+    refuse("--integer-products: weights are ",
+           kind == Quantization::none ? "values" : name_of(kind),
+           "; keep them as codes of GGUF, such as --quantize q4_0, or file");
+  if (drafts)
+    refuse("--integer-products: a draft is verified by products of several rows, which do not ",
+           "round; leave it or --drafts out");
+  if (!model.backend().set_integer_products(true))
+    refuse(
+        "--integer-products: only CPUs with AVX2 or AVX-512 have them, and this run computes on ",
+        model.backend().matmul_device(), "; leave it out");
+}
+
 std::vector<float> logits_of(LoadedModel& model, std::span<const std::int32_t> tokens) {
   check_sequence(model, tokens, model.config().model.positions);
   const std::int64_t count = std::ssize(tokens);

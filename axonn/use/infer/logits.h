@@ -24,6 +24,10 @@ void check_sequence(LoadedModel& model, std::span<const std::int32_t> tokens, st
 /// Throws UsageError for a form that this model's keys and values cannot have on its device.
 void check_kept_form(LoadedModel& model, const KeptForm& form);
 
+/// Makes the model's backend multiply integers (Backend::set_integer_products()) from now on.
+/// Throws UsageError without codes of GGUF, with drafts, and if the backend cannot do that.
+void use_integer_products(LoadedModel& model, bool drafts);
+
 /// Logits (T, V) of the token after each of the T tokens of a sequence, the same on every rank.
 /// Every (z, data) coordinate computes all of them. Collective over the model's ranks;
 /// communication: a forward pass, and an all-gather of the logits over x. Throws as

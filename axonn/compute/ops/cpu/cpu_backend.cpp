@@ -4,6 +4,7 @@
 
 #include <omp.h>
 
+#include "axonn/compute/ops/cpu/integers.h"
 #include "axonn/compute/ops/cpu/kernel_sets.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/host.h"
@@ -26,6 +27,12 @@ void CpuBackend::run(const RowwiseOperation& operation) {
 bool CpuBackend::set_batch_invariant(bool value) {
   batch_invariant_ = value;
   products_.set_order(value ? SumOrder::invariant : SumOrder::fastest);
+  return true;
+}
+
+bool CpuBackend::set_integer_products(bool value) {
+  if (!kHasIntegers) return false;
+  products_.set_integers(value);
   return true;
 }
 

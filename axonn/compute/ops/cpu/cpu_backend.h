@@ -36,6 +36,7 @@ class CpuBackend final : public Backend {
   }
   std::string matmul_device() const override;
   bool set_batch_invariant(bool value) override;
+  bool set_integer_products(bool value) override;
 
   void attention(const Attention& args) override;
   void attention_backward(const AttentionBackward& args) override;

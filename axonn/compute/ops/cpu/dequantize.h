@@ -117,6 +117,9 @@ class LargeRecord {
     const int part = at / kAt.part, least = has_least_values(kind) ? 8 + part : part;
     return codes(at) * scales_[part] - least_[least];
   }
+  /// Of each part what its codes are multiplied by; with least values, these from number 8 on.
+  const float* scales() const { return scales_; }
+  const float* least() const { return least_; }
 
  private:
   static constexpr LargeBlock kAt = LargeBlock::of(kind);

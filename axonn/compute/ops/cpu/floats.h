@@ -128,7 +128,7 @@ using Floats = FloatStrip<64 / Registers::kEach>;
 /// parts are the same to the bit whatever the width of registers. Not a FloatStrip: g++ 12 keeps
 /// arrays of those in memory where bf16 is multiplied by assembly (registers_avx512.h).
 struct Lanes {
-  static constexpr int kRegisters = kLanes / Floats::kEach;
+  static constexpr int kEach = Floats::kEach, kRegisters = kLanes / kEach;
   Floats::Register r[kRegisters];
 
   /// Calls f(i) for every register.

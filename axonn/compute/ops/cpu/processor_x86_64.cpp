@@ -21,7 +21,10 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vl");
 }
 
-bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+bool has_avx512_bf16() {
+  return has_avx512() && __builtin_cpu_supports("avx512bf16") &&
+         __builtin_cpu_supports("avx512vnni");
+}
 
 constexpr std::array kSets{InstructionSet{"plain", [] { return true; }},
                            InstructionSet{"avx2", has_avx2}, InstructionSet{"avx512", has_avx512},

@@ -13,6 +13,7 @@
 #include "axonn/compute/ops/cpu/instructions.h"
 #include "axonn/compute/ops/cpu/launch.h"
 #include "axonn/compute/ops/cpu/matmul/blas.h"
+#include "axonn/compute/ops/cpu/matmul/integer_rows.h"
 #include "axonn/compute/ops/cpu/matmul/onednn.h"
 #include "axonn/compute/ops/cpu/matmul/product_plan.h"
 #include "axonn/compute/ops/cpu/matmul/row_dots.h"
@@ -386,6 +387,7 @@ struct Products::State {
   std::map<Key, Primitive> made;
   std::vector<ThreadMemory> memory;  // by thread
   SumOrder order = SumOrder::fastest;
+  bool integers = false;
 
   /// Whether the product's rows must have bits that depend on no other rows.
   bool invariant(const MatmulShape& shape) const {
@@ -543,13 +545,9 @@ void Products::run(std::span<const Matmul> all) {
 }
 
 bool Products::reads_codes(const QuantizedMatmul& args) const {
-  const MatmulShape of_values{.M = args.out.rows,
-                              .N = args.out.cols,
-                              .K = args.a.cols,
-                              .b_transposed = true,
-                              .bias = args.bias.data != nullptr,
-                              .type = args.a.dtype,
-                              .out_type = args.out.dtype};
+  const View b{nullptr, args.a.dtype, args.out.cols, args.a.cols, args.a.cols};
+  const MatmulShape of_values =
+      shape_of({.out = args.out, .a = args.a, .b = b, .b_transposed = true, .bias = args.bias});
   return cpu_reads_codes(args) &&
          (state_->invariant(of_values) || !state_->chosen.contains(of_values));
 }
@@ -557,6 +555,8 @@ bool Products::reads_codes(const QuantizedMatmul& args) const {
 void Products::run(const QuantizedMatmul& args) {
   check_quantized_matmul(args);
   if (args.out.count() == 0) return;
+  if (state_->integers && state_->order == SumOrder::fastest && has_integer_matmul(args))
+    return integer_matmul(args, state_->threads);
   rows_matmul(args, state_->order, state_->threads);
 }
 
@@ -565,6 +565,7 @@ std::string Products::library() {
 }
 
 void Products::set_order(SumOrder order) { state_->order = order; }
+void Products::set_integers(bool value) { state_->integers = value; }
 
 std::vector<std::string> Products::ways(const MatmulShape& shape) const {
   AXONN_CHECK(shape.flops() > 0, "matmul_ways: got a product ", to_string(shape),

@@ -42,6 +42,8 @@ class Products {
   /// With SumOrder::invariant, products whose b is stored (N, K) and whose a is not transposed are
   /// computed by rows_matmul(), however many rows they have.
   void set_order(SumOrder order);
+  /// As Backend::set_integer_products(); not with SumOrder::invariant.
+  void set_integers(bool value);
 
   /// "oneDNN 2.6.3 with AVX2": the library and the instruction set that it uses.
   static std::string library();

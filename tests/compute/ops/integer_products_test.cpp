@@ -1,0 +1,164 @@
+// Products of one or two rows with codes in integers, beside plain loops in double.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "axonn/compute/tensor/quantization.h"
+
+#include "tests/compute/ops/harness.h"
+
+using namespace axonn;
+using reference::Matrix;
+
+namespace {
+
+QuantizedForm whole(Quantization kind) { return {kind, QuantizedForm::most_unit(kind)}; }
+
+/// Records of any bytes, so with all codes and scales, whose factors are finite.
+struct AnyCodes {
+  QuantizedForm form;
+  std::vector<std::byte> bytes;
+  std::vector<float> values;  ///< (N, K)
+
+  AnyCodes(Quantization kind, std::int64_t N, std::int64_t K)
+      : form(whole(kind)), bytes(form.bytes(N * K)), values(N * K) {
+    const std::vector<std::int32_t> random = random_ids("bytes", std::ssize(bytes), 256);
+    std::ranges::transform(random, bytes.begin(), [](int byte) { return std::byte(byte); });
+    const LargeBlock large = LargeBlock::of(kind);
+    const bool is_large = has_large_blocks(kind);
+    for (std::int64_t at = 0; at < std::ssize(bytes); at += form.record_bytes())
+      for (const std::int64_t factor : {is_large ? large.factor : 0, is_large ? large.least : 0})
+        bytes[at + factor + 1] &= std::byte{0xbf};  // no exponents of infinity
+    read_values(form, bytes, 0, values);
+  }
+  Operand records() const {
+    Matrix all(1, std::ssize(bytes));
+    for (std::size_t i = 0; i < bytes.size(); ++i) all.values[i] = std::to_integer<int>(bytes[i]);
+    return {all, DType::u8};
+  }
+};
+
+/// A row's values in 8 bits, as Q8_0 rounds them but for the factor, which is not rounded.
+std::vector<double> in_8_bits(const std::vector<float>& values) {
+  std::vector<double> all;
+  for (std::size_t first = 0; first < values.size(); first += 32) {
+    float most = 0;
+    for (std::size_t i = first; i < first + 32; ++i) most = std::max(most, std::abs(values[i]));
+    const float factor = most / 127, inverse = most == 0 ? 0 : 1 / factor;
+    for (std::size_t i = first; i < first + 32; ++i)
+      all.push_back(std::round(values[i] * inverse) * double{factor});
+  }
+  return all;
+}
+
+/// The backend under test with so many threads and products of integers; null if it has none.
+std::unique_ptr<Backend> integer_backend(int threads) {
+  auto backend = test_backend(threads);
+  return backend->set_integer_products(true) ? std::move(backend) : nullptr;
+}
+
+}  // namespace
+
+TEST(IntegerProducts, AreThoseOfTheOtherOperandInEightBits) {
+  const auto backend = integer_backend(1);
+  if (!backend) GTEST_SKIP() << "this backend has no products of integers";
+  constexpr std::int64_t kN = 70;
+  for (const Quantization kind : kCodes) {
+    if (!is_of_ggml(kind)) continue;
+    const std::int64_t unit = QuantizedForm::most_unit(kind);
+    for (const std::int64_t K : {unit, 3 * unit, 5 * unit, 8 * unit})
+      for (const DType type : kModelTypes)
+        for (const std::int64_t rows : {1, 2}) {
+          const AnyCodes b(kind, kN, K);
+          const Operand a(random_values("a", rows, K, type), type, 5),
+              bias(random_values("bias", 1, kN, type), type), out(rows, kN, DType::f32, 3),
+              records = b.records();
+          backend->quantized_product({out, a, records, b.form, K == unit ? bias.view() : View{}});
+          const Matrix left = a.values(), added = bias.values(), got = out.values();
+          for (std::int64_t r = 0; r < rows; ++r) {
+            const auto* const row = left.values.data() + r * K;
+            const std::vector<double> rounded = in_8_bits(std::vector<float>(row, row + K));
+            for (std::int64_t n = 0; n < kN; ++n) {
+              double want = K == unit ? added.values[n] : 0, size = std::abs(want);
+              for (std::int64_t k = 0; k < K; ++k) {
+                want += rounded[k] * b.values[n * K + k];
+                size += std::abs(rounded[k] * b.values[n * K + k]);
+              }
+              ASSERT_NEAR(got.values[r * kN + n], want, 4e-6 * size)
+                  << name_of(kind) << ' ' << name_of(type) << " K " << K << " row " << r << ' '
+                  << n;
+            }
+          }
+          EXPECT_TRUE(out.gap_untouched());
+        }
+  }
+}
+
+TEST(IntegerProducts, HaveBitsThatDependNeitherOnThreadsNorOnTheOtherRow) {
+  const auto one = integer_backend(1);
+  if (!one) GTEST_SKIP() << "this backend has no products of integers";
+  const auto three = integer_backend(3);
+  constexpr std::int64_t kN = 300, kK = 1280;
+  for (const Quantization kind : kCodes) {
+    if (!is_of_ggml(kind)) continue;
+    const AnyCodes b(kind, kN, kK);
+    const Operand both(random_values("a", 2, kK, DType::bf16), DType::bf16),
+        records = b.records(), by_one(2, kN, DType::f32), by_three(2, kN, DType::f32),
+        alone(1, kN, DType::f32);
+    one->quantized_product({by_one, both, records, b.form});
+    three->quantized_product({by_three, both, records, b.form});
+    EXPECT_EQ(by_one.memory(), by_three.memory()) << name_of(kind);
+    one->quantized_product({alone, both.view().row_range(1, 1), records, b.form});
+    const Matrix of_both = by_one.values(), of_one = alone.values();
+    for (std::int64_t n = 0; n < kN; ++n)
+      ASSERT_EQ(of_one.values[n], of_both.values[kN + n]) << name_of(kind) << ' ' << n;
+  }
+}
+
+TEST(IntegerProducts, OfOtherCodesAndOfMoreRowsHaveTheBitsOfValues) {
+  const auto integers = integer_backend(1), values = test_backend(1);
+  if (!integers) GTEST_SKIP() << "this backend has no products of integers";
+  const auto compare = [&](const QuantizedForm& form, std::int64_t rows, bool same) {
+    const std::vector<float> floats(10 * 512, 0.37f);
+    std::vector<std::byte> bytes(form.bytes(10 * 512));
+    quantize_records(form, floats, bytes);
+    Matrix all(1, std::ssize(bytes));
+    for (std::size_t i = 0; i < bytes.size(); ++i) all.values[i] = std::to_integer<int>(bytes[i]);
+    const Operand a(random_values("a", rows, 512, DType::f32), DType::f32), records(all, DType::u8),
+        first(rows, 10, DType::f32), second(rows, 10, DType::f32);
+    integers->quantized_product({first, a, records, form});
+    values->quantized_product({second, a, records, form});
+    EXPECT_EQ(first.memory() == second.memory(), same) << name_of(form.kind) << ' ' << rows;
+  };
+  compare(whole(Quantization::q4_0), 2, false);
+  compare(whole(Quantization::q4_0), 3, true);
+  compare({Quantization::q4_0, 16}, 1, true);
+  compare(whole(Quantization::nf4), 1, true);
+  ASSERT_TRUE(integers->set_batch_invariant(true));
+  compare(whole(Quantization::q4_0), 3, true);
+  ASSERT_TRUE(values->set_batch_invariant(true));
+  compare(whole(Quantization::q4_0), 1, true);
+  ASSERT_TRUE(integers->set_batch_invariant(false) && integers->set_integer_products(false));
+  ASSERT_TRUE(values->set_batch_invariant(false));
+  compare(whole(Quantization::q4_0), 1, true);
+}
+
+TEST(IntegerProducts, KeepValuesThatAreNotFinite) {
+  const auto backend = integer_backend(1);
+  if (!backend) GTEST_SKIP() << "this backend has no products of integers";
+  for (const Quantization kind : {Quantization::q8_0, Quantization::q4_0, Quantization::q4_k})
+    for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity(),
+                             -std::numeric_limits<double>::infinity()}) {
+      const AnyCodes b(kind, 4, 512);
+      Matrix row = random_values("a", 1, 512, DType::f32);
+      row.values[300] = bad;
+      const Operand a(row, DType::f32), out(1, 4, DType::f32);
+      backend->quantized_product({out, a, b.records(), b.form});
+      for (const double value : out.values().values)
+        EXPECT_FALSE(std::isfinite(value)) << name_of(kind) << ' ' << bad;
+    }
+}
