@@ -1,4 +1,4 @@
-// Products of one or two rows with codes in integers, beside plain loops in double.
+// Products of few rows with codes in integers, beside plain loops in double.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -72,7 +72,7 @@ TEST(IntegerProducts, AreThoseOfTheOtherOperandInEightBits) {
     const std::int64_t unit = QuantizedForm::most_unit(kind);
     for (const std::int64_t K : {unit, 3 * unit, 5 * unit, 8 * unit})
       for (const DType type : kModelTypes)
-        for (const std::int64_t rows : {1, 2}) {
+        for (const std::int64_t rows : {1, 2, 3, 4}) {
           const AnyCodes b(kind, kN, K);
           const Operand a(random_values("a", rows, K, type), type, 5),
               bias(random_values("bias", 1, kN, type), type), out(rows, kN, DType::f32, 3),
@@ -98,7 +98,7 @@ TEST(IntegerProducts, AreThoseOfTheOtherOperandInEightBits) {
   }
 }
 
-TEST(IntegerProducts, HaveBitsThatDependNeitherOnThreadsNorOnTheOtherRow) {
+TEST(IntegerProducts, HaveBitsThatDependNeitherOnThreadsNorOnOtherRows) {
   const auto one = integer_backend(1);
   if (!one) GTEST_SKIP() << "this backend has no products of integers";
   const auto three = integer_backend(3);
@@ -106,16 +106,19 @@ TEST(IntegerProducts, HaveBitsThatDependNeitherOnThreadsNorOnTheOtherRow) {
   for (const Quantization kind : kCodes) {
     if (!is_of_ggml(kind)) continue;
     const AnyCodes b(kind, kN, kK);
-    const Operand both(random_values("a", 2, kK, DType::bf16), DType::bf16),
-        records = b.records(), by_one(2, kN, DType::f32), by_three(2, kN, DType::f32),
-        alone(1, kN, DType::f32);
-    one->quantized_product({by_one, both, records, b.form});
-    three->quantized_product({by_three, both, records, b.form});
+    const Operand four(random_values("a", 4, kK, DType::bf16), DType::bf16),
+        records = b.records(), by_one(4, kN, DType::f32), by_three(4, kN, DType::f32);
+    one->quantized_product({by_one, four, records, b.form});
+    three->quantized_product({by_three, four, records, b.form});
     EXPECT_EQ(by_one.memory(), by_three.memory()) << name_of(kind);
-    one->quantized_product({alone, both.view().row_range(1, 1), records, b.form});
-    const Matrix of_both = by_one.values(), of_one = alone.values();
-    for (std::int64_t n = 0; n < kN; ++n)
-      ASSERT_EQ(of_one.values[n], of_both.values[kN + n]) << name_of(kind) << ' ' << n;
+    const Matrix want = by_one.values();
+    for (const std::int64_t rows : {1, 2, 3}) {
+      const Operand some(rows, kN, DType::f32);
+      one->quantized_product({some, four.view().row_range(1, rows), records, b.form});
+      const Matrix got = some.values();
+      for (std::int64_t i = 0; i < rows * kN; ++i)
+        ASSERT_EQ(got.values[i], want.values[kN + i]) << name_of(kind) << ' ' << rows << ' ' << i;
+    }
   }
 }
 
@@ -134,8 +137,8 @@ TEST(IntegerProducts, OfOtherCodesAndOfMoreRowsHaveTheBitsOfValues) {
     values->quantized_product({second, a, records, form});
     EXPECT_EQ(first.memory() == second.memory(), same) << name_of(form.kind) << ' ' << rows;
   };
-  compare(whole(Quantization::q4_0), 2, false);
-  compare(whole(Quantization::q4_0), 3, true);
+  compare(whole(Quantization::q4_0), 4, false);
+  compare(whole(Quantization::q4_0), 5, true);
   compare({Quantization::q4_0, 16}, 1, true);
   compare(whole(Quantization::nf4), 1, true);
   ASSERT_TRUE(integers->set_batch_invariant(true));

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
+#include <span>
 
 #include "axonn/compute/ops/cpu/dequantize.h"
 #include "axonn/compute/ops/cpu/integers.h"
@@ -17,7 +17,8 @@ namespace axonn::cpu {
 
 namespace {
 
-constexpr std::int64_t kMostRows = 2;
+/// With more rows products of values are as fast, or faster.
+constexpr std::int64_t kMostRows = 4;
 
 /// Whether values are a scale times (code - a number), less at most a least value.
 constexpr bool is_even(Quantization kind) { return is_of_ggml(kind); }
@@ -57,23 +58,29 @@ RoundedRow row_at(char* memory, std::int64_t K) {
   return row;
 }
 
-/// Rounds a row of a. Codes of b are counted from `offset` below 0.
+/// Rounds up to 256 values of a row of a, from value `first` on, and writes zeros behind the last
+/// ones. Codes of b are counted from `offset` below 0.
 template <typename T>
-void round_row(const T* values, std::int64_t count, int offset, const RoundedRow& to) {
+void round_values(const T* values, std::int64_t first, std::int64_t count, int offset,
+                  const RoundedRow& to) {
   constexpr int kEach = kFactorValues;
-  for (std::int64_t first = 0; first < count; first += kEach) {
-    std::uint8_t codes[kEach];
-    const float factor = q8_0_codes(values + first, kEach, codes);
-    std::memcpy(to.codes + first, codes, kEach);
+  float* const sums = to.sums + first / kPadded * 16;
+  std::fill_n(sums, 16, 0.0f);
+  for (int block = 0; block < kPadded / kEach; ++block) {
+    const std::int64_t at = first + block * kEach;
+    float factor = 0;
+    std::uint8_t codes[kEach] = {};
+    if (block * kEach < count) factor = q8_0_codes(values + at, kEach, codes);
+    std::memcpy(to.codes + at, codes, kEach);
     std::int32_t sum = 0;
     for (int i = 0; i < kEach; i += 4) {
       std::int32_t four = 0;
       for (int j = i; j < i + 4; ++j) four += static_cast<std::int8_t>(codes[j]);
-      to.starts[(first + i) / 4] = -offset * four;
+      to.starts[(at + i) / 4] = -offset * four;
       sum += four;
     }
-    to.factors[first / kEach] = factor;
-    to.sums[first / kPadded * 16 + 8 + first % kPadded / kEach] = factor * static_cast<float>(sum);
+    to.factors[at / kEach] = factor;
+    sums[8 + block] = factor * static_cast<float>(sum);
   }
 }
 
@@ -156,12 +163,12 @@ requires(has_large_blocks(kind)) struct CodeStrips<kind> {
   }
 };
 
-/// Sums of products with rows of a, in parts.
+/// Sums of products of rows of a with a row of codes, each in two parts: strip after strip.
 template <int Rows>
 struct RowSums {
-  Lanes parts[Rows][2] = {}, least[Rows] = {};
+  Lanes parts[Rows][2] = {};
 
-  /// Adds the products of a row of codes from its value k on.
+  /// Adds the products of codes from value k of the row on.
   template <Quantization kind>
   [[gnu::always_inline]] void add(const CodeStrips<kind>& b, const RoundedRow* a, std::int64_t k) {
     using Vector = Floats::Unaligned;
@@ -171,7 +178,7 @@ struct RowSums {
       Lanes::for_each([&](int i) __attribute__((always_inline)) {
         const Integers codes = b.codes(strip, i);
         const Registers::Register scales = b.scales(strip, i);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int r = 0; r < Rows; ++r) {
           const Integers start = detail::integers_at(a[r].starts + at / 4 + i * Lanes::kEach),
                          others = detail::integers_at(a[r].codes + at + i * kRegisterBytes),
@@ -185,105 +192,108 @@ struct RowSums {
     }
     if constexpr (has_least_values(kind))
       Lanes::for_each([&](int i) __attribute__((always_inline)) {
-        const auto values = *reinterpret_cast<const Vector*>(b.record.least() + i * Lanes::kEach);
-#pragma GCC unroll 2
+        const auto least = *reinterpret_cast<const Vector*>(b.record.least() + i * Lanes::kEach);
+#pragma GCC unroll 4
         for (int r = 0; r < Rows; ++r)
-          least[r].r[i] += values * *reinterpret_cast<const Vector*>(a[r].sums + k / kPadded * 16 +
-                                                                     i * Lanes::kEach);
+          parts[r][0].r[i] -= least * *reinterpret_cast<const Vector*>(
+                                          a[r].sums + k / kPadded * 16 + i * Lanes::kEach);
       });
   }
   float of(int r) const {
     Lanes all;
-    Lanes::for_each(
-        [&](int i) { all.r[i] = (parts[r][0].r[i] + parts[r][1].r[i]) - least[r].r[i]; });
+    Lanes::for_each([&](int i) { all.r[i] = parts[r][0].r[i] + parts[r][1].r[i]; });
     return sum_of_lanes(all);
   }
 };
 
-/// Calls write(r, product of row r of a and a row of codes).
-template <int Rows, Quantization kind>
+/// sums[r] = the product of a[r] and a row of codes.
+template <Quantization kind, int Rows>
 void integer_dots(const std::uint8_t* records, const RoundedRow* a, std::int64_t K,
-                  const auto& write) {
+                  float (&sums)[kMostRows]) {
   using Strips = CodeStrips<kind>;
   constexpr int kBytesAhead = 4096;
-  RowSums<Rows> sums;
+  RowSums<Rows> all;
   std::int64_t k = 0;
   for (; k + Strips::kValues <= K; k += Strips::kValues, records += Strips::kBytes) {
 #pragma GCC unroll 4
     for (int byte = 0; byte < Strips::kBytes; byte += 64)
       __builtin_prefetch(records + kBytesAhead + byte);
-    sums.add(Strips(records), a, k);
+    all.add(Strips{records}, a, k);
   }
   if constexpr (!has_large_blocks(kind))
     if (k < K) {  // zeros follow the rest, as in a
       std::uint8_t rest[Strips::kBytes] = {};
       std::memcpy(rest, records, Strips::kForm.bytes(K - k));
-      sums.add(Strips{rest}, a, k);
+      all.add(Strips{rest}, a, k);
     }
-#pragma GCC unroll 2
-  for (int r = 0; r < Rows; ++r) write(r, sums.of(r));
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r) sums[r] = all.of(r);
 }
 
-constexpr int kColumns = 64;  // of the result, that a thread computes at a time
-using ColumnSums = float[kMostRows][kColumns];
+constexpr int kColumns = 64;  ///< of the result, that a thread computes at a time
+using ColumnSums = float[kColumns][kMostRows];
 
-/// The sums of columns from `begin` on.
+/// Columns of the result from `begin` on.
 template <Quantization kind>
 void integer_columns(const QuantizedMatmul& args, const RoundedRow* a, std::int64_t begin,
                      std::int64_t count, ColumnSums& sums) {
+  constexpr std::array kDots{integer_dots<kind, 1>, integer_dots<kind, 2>, integer_dots<kind, 3>,
+                             integer_dots<kind, 4>};
+  static_assert(kDots.size() == kMostRows);
   const std::int64_t K = args.a.cols, bytes = args.form.bytes(K);
   const std::uint8_t* records = address<const std::uint8_t>(args.records) + begin * bytes;
-  for (std::int64_t col = 0; col < count; ++col, records += bytes) {
-    const auto write = [&](int r, float sum) { sums[r][col] = sum; };
-    if (args.out.rows == 1)
-      integer_dots<1, kind>(records, a, K, write);
-    else
-      integer_dots<2, kind>(records, a, K, write);
-  }
+  for (std::int64_t col = 0; col < count; ++col, records += bytes)
+    kDots[args.out.rows - 1](records, a, K, sums[col]);
 }
 
-/// Writes sums, plus the bias, to columns of out.
-void write_columns(const QuantizedMatmul& args, std::int64_t begin, std::int64_t count,
-                   const ColumnSums& sums) {
+/// Writes sums, plus the bias, to columns of out from `begin` on.
+[[maybe_unused]] void write_columns(const QuantizedMatmul& args, std::int64_t begin,
+                                    std::int64_t count, const ColumnSums& sums) {
   with_types(args.out.dtype, args.a.dtype, [&]<typename Out, typename T>(Out, T) {
     const T* const bias = args.bias.data ? address<T>(args.bias) + begin : nullptr;
     for (std::int64_t r = 0; r < args.out.rows; ++r)
       for (std::int64_t c = 0; c < count; ++c)
-        put(address<Out>(args.out, r)[begin + c], bias ? sums[r][c] + get(bias[c]) : sums[r][c]);
+        put(address<Out>(args.out, r)[begin + c], bias ? sums[c][r] + get(bias[c]) : sums[c][r]);
   });
 }
 
-/// Rounds the rows of a to memory of this thread, behind one another.
-std::array<RoundedRow, kMostRows> rounded_rows(const View& from, int offset) {
-  static thread_local HostScratch scratch;
-  const std::int64_t K = (from.cols + kPadded - 1) / kPadded * kPadded, bytes = bytes_of_row(K);
-  char* const memory = scratch.take<char>(from.rows * bytes);
-  std::memset(memory, 0, from.rows * bytes);
-  std::array<RoundedRow, kMostRows> rows{};
+/// Rounds all rows of a, on all threads of the team that calls it.
+[[maybe_unused]] void round_rows(const View& from, int offset, std::span<const RoundedRow> rows) {
+  const std::int64_t parts = (from.cols + kPadded - 1) / kPadded, count = from.rows * parts;
   with_type(from.dtype, [&]<typename T>(T) {
-    for (std::int64_t r = 0; r < from.rows; ++r) {
-      rows[r] = row_at(memory + r * bytes, K);
-      round_row(address<const T>(from, r), from.cols, offset, rows[r]);
+#pragma omp for schedule(static)
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t row = i / parts, first = i % parts * kPadded;
+      round_values(address<const T>(from, row), first,
+                   std::min<std::int64_t>(kPadded, from.cols - first), offset, rows[row]);
     }
   });
-  return rows;
 }
 
 }  // namespace
 
 void integer_matmul(const QuantizedMatmul& args, int threads) {
-  const std::int64_t cols = args.out.cols, strips = (cols + kColumns - 1) / kColumns;
+  static thread_local HostScratch scratch;
+  const std::int64_t K = (args.a.cols + kPadded - 1) / kPadded * kPadded, rows = args.out.rows,
+                     bytes = bytes_of_row(K), cols = args.out.cols,
+                     strips = (cols + kColumns - 1) / kColumns;
+  char* const memory = scratch.take<char>(rows * bytes);
+  std::array<RoundedRow, kMostRows> a{};
+  for (std::int64_t r = 0; r < rows; ++r) a[r] = row_at(memory + r * bytes, K);
   const int used = cols * args.a.cols < kParallelElements ? 1 : threads;
   with_quantization(args.form.kind, [&](auto kind) {
     if constexpr (kHasIntegers && is_even(kind())) {
-      const auto a = rounded_rows(args.a, CodeStrips<kind()>::kOffset);
-#pragma omp parallel for num_threads(used) schedule(static)
-      for (std::int64_t strip = 0; strip < strips; ++strip) {
-        const std::int64_t begin = strip * kColumns,
-                           count = std::min<std::int64_t>(kColumns, cols - begin);
-        ColumnSums sums;
-        integer_columns<kind()>(args, a.data(), begin, count, sums);
-        write_columns(args, begin, count, sums);
+#pragma omp parallel num_threads(used)
+      {
+        round_rows(args.a, CodeStrips<kind()>::kOffset, a);
+#pragma omp for schedule(static)
+        for (std::int64_t strip = 0; strip < strips; ++strip) {
+          const std::int64_t begin = strip * kColumns,
+                             count = std::min<std::int64_t>(kColumns, cols - begin);
+          ColumnSums sums;
+          integer_columns<kind()>(args, a.data(), begin, count, sums);
+          write_columns(args, begin, count, sums);
+        }
       }
     }
   });
