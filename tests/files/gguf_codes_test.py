@@ -106,6 +106,16 @@ class GgufCodes(RunTest):
                       code=2)
         self.assertIn("is no GGUF file with blocks of q8_0, q4_0, q5_0 or q3_k to q6_k", error)
 
+    def test_integers_are_multiplied_if_asked_for(self):
+        model, _ = self.joined()
+        text = ("generate", "--model", model, "--prompt", "The", "--tokens", "8", "--temperature",
+                "0", "--dtype", "f32", "--integer-products")
+        error = axonn(*text, code=2)
+        self.assertIn("--integer-products: weights are values; keep them as codes of GGUF", error)
+        error = axonn(*text, "--quantize", "file", "--drafts", "2", code=2)
+        self.assertIn("leave it or --drafts out", error)
+        self.assertEqual(axonn(*text, "--quantize", "file"), axonn(*text, "--quantize", "file"))
+
     def test_adapters_are_trained_beside_the_kinds_of_a_file(self):
         model, _ = self.joined()
         config = TINY[TINY.index("[data]"):] + f"""
