@@ -43,7 +43,7 @@ if(AXONN_MARCH STREQUAL "dispatch")
     # Of SVE, what processors have whose registers are wider than NEON's: A64FX's, Graviton 3's.
     set(AXONN_KERNEL_SETS neon neon-bf16 sve512 sve256-bf16)
     set(axonn_flags_neon)
-    set(axonn_flags_neon-bf16 -march=armv8.2-a+bf16)
+    set(axonn_flags_neon-bf16 -march=armv8.2-a+bf16+dotprod)
     set(axonn_flags_sve512 -march=armv8.2-a+sve -msve-vector-bits=512 -mtune=a64fx)
     set(axonn_flags_sve256-bf16
         -march=armv8.2-a+sve+bf16 -msve-vector-bits=256 -mtune=neoverse-v1)
@@ -88,6 +88,12 @@ float32x4_t dot(float32x4_t sum, bfloat16x8_t a) { return vbfdotq_f32(sum, a, a)
   axonn_set_compiles(AXONN_SVE ${set} [[
 #include <arm_sve.h>
 static_assert(__ARM_FEATURE_SVE_BITS > 128);]])
+  axonn_set_compiles(AXONN_NEON_DOT ${set} [[
+#include <arm_neon.h>
+int32x4_t dot(int32x4_t sum, int8x16_t a) { return vdotq_s32(sum, a, a); }]])
+  axonn_set_compiles(AXONN_SVE256 ${set} [[
+#include <arm_sve.h>
+static_assert(__ARM_FEATURE_SVE_BITS == 256);]])
   axonn_set_compiles(AXONN_AVX512 ${set} [[
 #include <immintrin.h>
 __m512i load(const void* p) { return _mm512_loadu_si512(p); }]])
@@ -109,9 +115,9 @@ float load(const __m256i* p) {
     set(codes avx2)
     set(integers avx2)
   endif()
-  set(axonn_vnni false)
-  if(AXONN_AVX512_VNNI)
-    set(axonn_vnni true)
+  set(axonn_multiplies_bytes false)
+  if(AXONN_AVX512_VNNI OR AXONN_NEON_DOT)
+    set(axonn_multiplies_bytes true)
   endif()
   set(arithmetic portable)
   set(bf16 portable)
@@ -124,12 +130,16 @@ float load(const __m256i* p) {
     set(arithmetic sve)
     set(codes sve)
     set(parts sve)
+    if(AXONN_SVE256)
+      set(integers sve)
+    endif()
     if(AXONN_NEON_BF16)
       set(bf16 sve_bfdot)
     endif()
   elseif(AXONN_ARCHITECTURE STREQUAL "aarch64")
     set(arithmetic neon)
     set(codes neon)
+    set(integers neon)
     set(bf16 neon)
     if(AXONN_NEON_BF16)
       set(bf16 bfdot)

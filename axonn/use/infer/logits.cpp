@@ -71,9 +71,8 @@ void use_integer_products(LoadedModel& model, bool drafts) {
     refuse("--integer-products: a draft is verified by products of several rows, which do not ",
            "round; leave it or --drafts out");
   if (!model.backend().set_integer_products(true))
-    refuse(
-        "--integer-products: only CPUs with AVX2 or AVX-512 have them, and this run computes on ",
-        model.backend().matmul_device(), "; leave it out");
+    refuse("--integer-products: this run computes on ", model.backend().matmul_device(),
+           ", which has none; leave it out");
 }
 
 std::vector<float> logits_of(LoadedModel& model, std::span<const std::int32_t> tokens) {

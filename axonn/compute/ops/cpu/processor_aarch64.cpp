@@ -13,7 +13,9 @@ namespace axonn::cpu {
 
 namespace {
 
-bool has_neon_bf16() { return ::getauxval(AT_HWCAP2) & HWCAP2_BF16; }
+bool has_neon_bf16() {
+  return (::getauxval(AT_HWCAP2) & HWCAP2_BF16) && (::getauxval(AT_HWCAP) & HWCAP_ASIMDDP);
+}
 
 /// Whether SVE's registers have so many bytes, in this thread and in those that it starts.
 bool has_sve(int bytes) {
