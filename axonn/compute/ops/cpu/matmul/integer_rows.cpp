@@ -17,8 +17,9 @@ namespace axonn::cpu {
 
 namespace {
 
-/// With more rows products of values are as fast, or faster.
-constexpr std::int64_t kMostRows = 4;
+/// With more rows products of values are as fast, or faster. With AVX2 16 rows take 0.9 times as
+/// long, 4 half as long.
+constexpr std::int64_t kMostRows = kArm64 || Lanes::kRegisters == 1 ? 4 : 16, kTileRows = 4;
 
 /// Whether values are a scale times (code - a number), less at most a least value.
 constexpr bool is_even(Quantization kind) { return is_of_ggml(kind); }
@@ -206,10 +207,9 @@ struct RowSums {
   }
 };
 
-/// sums[r] = the product of a[r] and a row of codes.
+/// sums[r] = the product of a[r] and a row of codes, r below Rows.
 template <Quantization kind, int Rows>
-void integer_dots(const std::uint8_t* records, const RoundedRow* a, std::int64_t K,
-                  float (&sums)[kMostRows]) {
+void integer_dots(const std::uint8_t* records, const RoundedRow* a, std::int64_t K, float* sums) {
   using Strips = CodeStrips<kind>;
   constexpr int kBytesAhead = 4096;
   RowSums<Rows> all;
@@ -239,11 +239,12 @@ void integer_columns(const QuantizedMatmul& args, const RoundedRow* a, std::int6
                      std::int64_t count, ColumnSums& sums) {
   constexpr std::array kDots{integer_dots<kind, 1>, integer_dots<kind, 2>, integer_dots<kind, 3>,
                              integer_dots<kind, 4>};
-  static_assert(kDots.size() == kMostRows);
-  const std::int64_t K = args.a.cols, bytes = args.form.bytes(K);
+  static_assert(kDots.size() == kTileRows);
+  const std::int64_t K = args.a.cols, bytes = args.form.bytes(K), rows = args.out.rows;
   const std::uint8_t* records = address<const std::uint8_t>(args.records) + begin * bytes;
   for (std::int64_t col = 0; col < count; ++col, records += bytes)
-    kDots[args.out.rows - 1](records, a, K, sums[col]);
+    for (std::int64_t row = 0; row < rows; row += kTileRows)
+      kDots[std::min(kTileRows, rows - row) - 1](records, a + row, K, sums[col] + row);
 }
 
 /// Writes sums, plus the bias, to columns of out from `begin` on.

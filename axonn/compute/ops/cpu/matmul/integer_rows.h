@@ -6,8 +6,9 @@
 
 namespace axonn::cpu {
 
-/// Whether integer_matmul() computes such a product: of up to four rows, with codes that are evenly
-/// apart (those of ggml) in whole blocks, by a set of instructions that has products of bytes.
+/// Whether integer_matmul() computes such a product: of up to four rows, with AVX2 sixteen, with
+/// codes that are evenly apart (those of ggml) in whole blocks, by a set of instructions that has
+/// products of bytes.
 bool has_integer_matmul(const QuantizedMatmul& args);
 
 /// Computes the product with a's values rounded to 8 bits, each 32 of a row with a factor in f32,
