@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/data/storage/checkpoint/checkpoint_saver.h"
 #include "axonn/data/storage/checkpoint/local_reader.h"
 #include "axonn/data/storage/checkpoint/local_saver.h"
 #include "axonn/foundation/base/check.h"
@@ -65,13 +66,13 @@ struct Found {
   std::vector<std::string> told;
 };
 
-/// What a new start finds.
-Found find(const Cluster& cluster, std::int64_t after = 0) {
+/// What a new start finds, of this grid or of another one with so many ranks.
+Found find(const Cluster& cluster, const LocalSearch& search = {}) {
   Found found;
   std::mutex mutex;
   run_ranks(cluster.shape.ranks(), [&](Communicator& world) {
     std::vector<std::string> told;
-    const auto reader = newest_local(world, cluster.store(world.rank()), after, told);
+    const auto reader = newest_local(world, cluster.store(world.rank()), search, told);
     ModelState state(cluster.shape, world.rank());
     std::string difference;
     if (reader) {
@@ -106,6 +107,50 @@ std::string shard(const Cluster& cluster, int node, std::int64_t step, int rank)
 std::string file_of(const std::string& shard, int rank) {
   return concat(shard, "/rank-0000", rank, ".safetensors");
 }
+
+/// The nodes that are left become those of another cluster, in turn.
+void move_nodes(const Cluster& from, const Cluster& to) {
+  const int nodes = (to.shape.ranks() + to.node_ranks - 1) / to.node_ranks;
+  int number = 0;
+  for (const std::string& node : names_in(from.folder)) {
+    const fs::path at = from.folder + '/' + node, target = to.node(number++ % nodes);
+    for (const auto& step : fs::directory_iterator(at / kRun))
+      for (const auto& one : fs::directory_iterator(step)) {
+        const fs::path moved = target / fs::relative(one, at);
+        fs::create_directories(moved.parent_path());
+        if (!fs::exists(moved)) fs::rename(one, moved);
+      }
+  }
+}
+
+constexpr std::int64_t kCount = 12'000'000;  // so that each of four ranks has four pieces
+
+/// A rank's part of values that are cut flat, of which one kind has 8 bits.
+struct Part {
+  Part(int rank, int ranks)
+      : begin(kCount * rank / ranks),
+        count(kCount * (rank + 1) / ranks - begin),
+        codes(code_blocks(count) * kCodeBlock),
+        absmax(code_blocks(count)),
+        values(codes.size()) {
+    for (std::size_t i = 0; i < codes.size(); ++i)
+      codes[i] = static_cast<std::uint8_t>((i * 2654435761U >> 13) + rank);
+    for (std::size_t i = 0; i < absmax.size(); ++i)
+      absmax[i] = static_cast<float>(rank + 1) + static_cast<float>(i) / 65536;
+    for (std::int64_t i = 0; i < count; ++i) values[i] = static_cast<float>(begin + i) / 8;
+  }
+  Slice slice() const { return {0, kCount / 10, 0, 10, begin, begin + count, 0, true}; }
+  std::vector<StateBlock> blocks() {
+    return {{.name = "block",
+             .count = std::ssize(codes),
+             .parameters = {{{"v", kCount / 10, 10}, {slice()}}},
+             .buffers = {{"master", values.data()},
+                         {"exp_avg", codes.data(), ValueCode::dynamic, absmax.data()}}}};
+  }
+  std::int64_t begin, count;
+  std::vector<std::uint8_t> codes;
+  std::vector<float> absmax, values;
+};
 
 }  // namespace
 
@@ -154,8 +199,10 @@ TEST(LocalCheckpoint, IsTakenOnlyIfItIsNewer) {
   const TemporaryPath folder;
   const Cluster cluster{.folder = folder.path()};
   write(cluster, {7, 8});
-  EXPECT_EQ(find(cluster, 7).step, 8);
-  EXPECT_EQ(find(cluster, 8).step, -1);
+  EXPECT_EQ(find(cluster, {.after = 7}).step, 8);
+  EXPECT_EQ(find(cluster, {.after = 8}).step, -1);
+  EXPECT_EQ(find(cluster, {.until = 7}).step, 7);
+  EXPECT_EQ(find(cluster, {.after = 7, .until = 7}).step, -1);
 }
 
 TEST(LocalCheckpoint, WithADamagedShardIsTakenFromItsCopy) {
@@ -237,12 +284,68 @@ TEST(LocalCheckpoint, OfAnotherRunOrAnotherNumberOfRanksIsNotTaken) {
   write(cluster, {8});
   Cluster fewer = cluster;
   fewer.shape = {1, 1, 2, 1};
-  const Found found = find(fewer);
-  EXPECT_EQ(found.step, -1);
-  EXPECT_THAT(found.told, Contains(HasSubstr("is of another step, rank or number of ranks")));
+  for (const int ranks : {0, 3}) {  // fewer than there were
+    const Found found = find(fewer, {.other_ranks = ranks});
+    EXPECT_EQ(found.step, -1);
+    EXPECT_THAT(found.told, Contains(HasSubstr("is of another step, rank or number of ranks")));
+  }
   for (const int node : {0, 1})
     fs::rename(concat(cluster.node(node), '/', kRun), cluster.node(node) + "/fedcba9876543210");
   EXPECT_EQ(find(cluster).step, -1);
+}
+
+TEST(LocalCheckpoint, OfAnyGridGivesEachRankOfAnotherOneItsValues) {
+  for (const GridShape& from : {GridShape{2, 1, 2, 2}, GridShape{1, 2, 3, 1}})
+    for (const GridShape& to : many_grids()) {
+      SCOPED_TRACE(to_string(from) + " to " + to_string(to));
+      const TemporaryPath folder;
+      const Cluster before{folder / "before", from, 2};
+      write(before, {4});
+      fs::remove_all(before.node(1));
+      const Cluster now{folder / "now", to, (to.ranks() + 2) / 3};  // up to three nodes
+      move_nodes(before, now);
+      const Found found = find(now, {.other_ranks = from.ranks()});
+      EXPECT_EQ(found.step, 4);
+      EXPECT_EQ(found.difference, "");
+      EXPECT_THAT(found.told, IsEmpty());
+    }
+}
+
+TEST(LocalCheckpoint, OfAnotherGridWithADamagedShardIsTakenFromItsCopy) {
+  const TemporaryPath folder;
+  const Cluster before{.folder = folder / "before"};
+  write(before, {7, 8});
+  const Cluster now{.folder = folder / "now", .shape = {2, 1, 1, 1}, .node_ranks = 1};
+  move_nodes(before, now);
+  const std::string file = file_of(shard(now, 0, 8, 1), 1);
+  flip(file, fs::file_size(file) - 5, 1);
+  for (int again = 0; again < 2; ++again) {  // it is not mended
+    const Found found = find(now, {.other_ranks = 4});
+    EXPECT_EQ(found.step, 8);
+    EXPECT_EQ(found.difference, "");
+    EXPECT_THAT(found.told, ElementsAre(AllOf(HasSubstr("is not used"), HasSubstr(file))));
+  }
+  const std::string copy = shard(now, 1, 8, 1);
+  fs::remove(copy + "/index.json");
+  const Found found = find(now, {.other_ranks = 4});
+  EXPECT_EQ(found.step, 7);
+  EXPECT_EQ(found.difference, "");
+  EXPECT_THAT(found.told, Contains("local checkpoint step-8 is not whole: no node has an intact "
+                                   "shard of rank 1"));
+}
+
+TEST(LocalCheckpoint, OfAnotherGridOfWhichNodesAreMissingIsRefusedWithTheRanks) {
+  const TemporaryPath folder;
+  const Cluster before{.folder = folder / "before", .node_ranks = 1};
+  write(before, {8});
+  fs::remove_all(before.node(1));
+  fs::remove_all(before.node(2));
+  const Cluster now{.folder = folder / "now", .shape = {1, 1, 3, 2}, .node_ranks = 3};
+  move_nodes(before, now);
+  const Found found = find(now, {.other_ranks = 4});
+  EXPECT_EQ(found.step, -1);
+  EXPECT_THAT(found.told, ElementsAre("local checkpoint step-8 is not whole: no node has an intact "
+                                      "shard of rank 1"));
 }
 
 TEST(LocalCheckpoint, StaysUntilTheNextOneIsWholeAndNoLonger) {
@@ -336,7 +439,7 @@ TEST(LocalCheckpoint, OfRanksWithSeveralPiecesOfDifferentNumbersArrivesWhole) {
     if (world.rank() == 3) fs::remove_all(cluster.node(3));
     world.barrier();
     std::vector<std::string> told;
-    const auto reader = newest_local(world, cluster.store(world.rank()), 0, told);
+    const auto reader = newest_local(world, cluster.store(world.rank()), {}, told);
     ASSERT_TRUE(reader);
     const std::vector<float> wanted = values;
     const auto blocks = block(world.rank(), values);
@@ -347,6 +450,67 @@ TEST(LocalCheckpoint, OfRanksWithSeveralPiecesOfDifferentNumbersArrivesWhole) {
     remove_shards(cluster.store(world.rank()));
     world.barrier();
     EXPECT_THAT(names_in(cluster.node(world.rank())), IsEmpty());
+  });
+}
+
+TEST(LocalCheckpoint, OfManyPiecesAlsoInFewBitsHasOnAnotherGridTheBitsOfACheckpoint) {
+  const TemporaryPath folder;
+  const Cluster before{.folder = folder / "before", .node_ranks = 1};
+  run_ranks(4, [&](Communicator& world) {
+    Part part(world.rank(), 4);
+    LocalSaver local(world, before.store(world.rank()), -1);
+    local.begin(5, part.blocks(), {{"state.json", "x"}});
+    CheckpointSaver shared({.folder = folder / "shared"});
+    shared.begin(world, 5, part.blocks(), {{"state.json", "x"}});
+    local.finish();
+    shared.finish(world);
+  });
+  fs::remove_all(before.node(2));
+  const Cluster now{.folder = folder / "now", .shape = {1, 1, 3, 1}, .node_ranks = 1};
+  move_nodes(before, now);
+  run_ranks(3, [&](Communicator& world) {
+    std::vector<std::string> told;
+    const auto local = newest_local(world, now.store(world.rank()), {.other_ranks = 4}, told);
+    ASSERT_TRUE(local);
+    const CheckpointReader shared(world, folder / "shared");
+    const Part part(world.rank(), 3);
+    const auto read = [&](const CheckpointReader& reader, const std::string& kind) {
+      std::vector<float> values(part.count);
+      CheckpointSource source(reader, {{"v", kCount / 10, 10}}, {"master", "exp_avg"});
+      const SliceRequest wanted{.parameter = "v", .kind = kind, .slices = {part.slice()}};
+      source.read({&wanted, 1}, [&](std::size_t, std::int64_t at, StoredType type, auto bytes) {
+        to_floats(type, bytes, std::span(values).subspan(at, bytes.size() / bytes_of(type)));
+      });
+      return values;
+    };
+    for (const std::string& kind :
+         {std::string("master"), std::string("exp_avg"), absmax_of("exp_avg")})
+      EXPECT_TRUE(read(*local, kind) == read(shared, kind)) << kind;
+    EXPECT_TRUE(read(*local, "master") ==
+                std::vector(part.values.begin(), part.values.begin() + part.count));
+  });
+}
+
+TEST(LocalCheckpoint, OfAnotherGridThatIsDamagedWhileItIsReadEndsAllRanksAlike) {
+  const TemporaryPath folder;
+  const Cluster before{.folder = folder / "before"};
+  write(before, {8});
+  const Cluster now{.folder = folder / "now", .shape = {1, 1, 3, 1}, .node_ranks = 1};
+  move_nodes(before, now);
+  for (const int node : {0, 1}) fs::remove_all(shard(now, node, 8, 1 - node));
+  run_ranks(3, [&](Communicator& world) {
+    std::vector<std::string> told;
+    const auto reader = newest_local(world, now.store(world.rank()), {.other_ranks = 4}, told);
+    ASSERT_TRUE(reader);
+    world.barrier();
+    if (world.rank() == 0)  // that of rank 1 is on node 1 alone
+      flip(file_of(shard(now, 1, 8, 1), 1), 5000, 1);
+    world.barrier();
+    ModelState state(now.shape, world.rank());
+    EXPECT_THAT([&] { load_blocks(*reader, state.blocks()); },
+                testing::ThrowsMessage<UsageError>(
+                    AllOf(HasSubstr("reading local checkpoint step-8 failed on rank"),
+                          HasSubstr("rank-00001.safetensors"), HasSubstr("is altered"))));
   });
 }
 

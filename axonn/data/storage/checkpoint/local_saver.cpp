@@ -37,14 +37,14 @@ LocalSaver::LocalSaver(Communicator& world, LocalStore store, std::int64_t kept)
     if (keeper_of(nodes_, rank) == rank_) clients_.push_back(rank);
 }
 
-void LocalSaver::check_room(std::int64_t bytes) const {
+void LocalSaver::check_room(std::int64_t bytes, std::int64_t replaced) const {
   std::vector<std::int64_t> all(world_.size());
   world_.all_gather(buffer(std::span(all)), buffer(std::span(&bytes, 1)), "local bytes").wait();
   std::int64_t need = 0;
   for (int rank = 0; rank < world_.size(); ++rank)
     for (const int holder : {rank, keeper_of(nodes_, rank)})
       if (holder >= 0 && nodes_.of(holder) == nodes_.of(rank_)) need += all[rank];
-  if (kept_ < 0) need *= 2;  // otherwise one is there
+  if (kept_ < 0) need = std::max(need, 2 * need - replaced);  // otherwise one is there
   const std::int64_t room = free_bytes(store_.folder);
   agree(world_, "local checkpoints",
         room >= need ? ""

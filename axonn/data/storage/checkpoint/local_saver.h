@@ -40,8 +40,9 @@ class LocalSaver {
   int node_count() const { return nodes_.count(); }
 
   /// Throws AgreedError unless the folder of each node has room for the shards and copies that will
-  /// be there at once, if this rank's shard has so many bytes. Collective.
-  void check_room(std::int64_t bytes) const;
+  /// be there at once, if this rank's shard has so many bytes. `replaced`: bytes on this node that
+  /// go when the first local checkpoint is whole. Collective.
+  void check_room(std::int64_t bytes, std::int64_t replaced = 0) const;
 
   /// Takes a snapshot of all slices, owned or not, and starts to write it. Collective; only rank
   /// 0's texts are used. Throws AgreedError if a rank cannot take it, or if `compare`, which is

@@ -143,6 +143,18 @@ void remove_shards(const LocalStore& store) {
   if (!store.run.empty()) remove_beside_others(store.of_run());
 }
 
+std::int64_t keep_step(const LocalStore& store, std::int64_t step) {
+  const auto folder = [&](std::int64_t one) { return store.of_run() + '/' + step_name(one); };
+  for (const std::int64_t other : steps_in(store.of_run()))
+    if (other != step) remove_beside_others(folder(other));
+  std::int64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder(step), error), end; !error && at != end;
+       at.increment(error))
+    if (at->is_regular_file(error)) bytes += static_cast<std::int64_t>(at->file_size(error));
+  return bytes;
+}
+
 Hosts nodes_of(Communicator& world, const std::string& node) {
   auto mine = static_cast<std::int64_t>(hash_text(node));
   std::vector<std::int64_t> all(world.size());
@@ -199,18 +211,7 @@ void ShardWriter::publish(const CheckpointIndex& index, const StateTexts& texts)
 void ShardWriter::publish(const std::string& tail) {
   const std::vector<std::uint64_t> checksums = finish_file();
   attempt([&] {
-    if (tail.starts_with(kFaultMark)) refuse(tail.substr(1));
-    const std::size_t length = checked_length(tail);
-    const CheckpointIndex index = parse_index(tail.substr(kLengthDigits, length), path_);
-    StateTexts texts;
-    std::size_t at = kLengthDigits + length;
-    for (const auto& [name, stored] : index.texts) {
-      if (stored.bytes > std::ssize(tail) - static_cast<std::int64_t>(at))
-        refuse(name, " is cut short");
-      texts[name] = tail.substr(at, stored.bytes);
-      if (xxh3(texts[name]) != stored.checksum) refuse(name, " arrived altered");
-      at += stored.bytes;
-    }
+    const auto [index, texts] = parse_tail(tail, path_);
     if (index.files.empty() ? !checksums.empty() : index.files.front().checksums != checksums)
       refuse(path_, " arrived altered: it does not match its checksums");
     publish(index, texts);
@@ -225,6 +226,23 @@ std::string tail_of(CheckpointIndex index, const StateTexts& texts) {
   }
   const std::string text = to_text(index);
   return hex_of(text.size()) + text + all;
+}
+
+std::pair<CheckpointIndex, StateTexts> parse_tail(const std::string& tail,
+                                                  const std::string& path) {
+  if (tail.starts_with(kFaultMark)) refuse(tail.substr(1));
+  const std::size_t length = checked_length(tail);
+  CheckpointIndex index = parse_index(tail.substr(kLengthDigits, length), path);
+  StateTexts texts;
+  std::size_t at = kLengthDigits + length;
+  for (const auto& [name, stored] : index.texts) {
+    if (stored.bytes > std::ssize(tail) - static_cast<std::int64_t>(at))
+      refuse(name, " is cut short");
+    texts[name] = tail.substr(at, stored.bytes);
+    if (xxh3(texts[name]) != stored.checksum) refuse(name, " arrived altered");
+    at += stored.bytes;
+  }
+  return {std::move(index), std::move(texts)};
 }
 
 std::string fault_tail(const std::string& fault) { return kFaultMark + fault; }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "axonn/data/storage/checkpoint/checkpoint_index.h"
@@ -56,6 +57,9 @@ void remove_beside_others(const std::string& folder);
 /// Removes all shards of the run on this node. Does not throw; several ranks may do it.
 void remove_shards(const LocalStore& store);
 
+/// Removes those of all other steps. Returns the bytes of those that stay on this node.
+std::int64_t keep_step(const LocalStore& store, std::int64_t step);
+
 /// The ranks by their nodes' names. Collective.
 Hosts nodes_of(Communicator& world, const std::string& node);
 /// The rank on another node that keeps a copy of a rank's shard; -1 if all are on one node.
@@ -92,6 +96,10 @@ class ShardWriter {
 
 /// Index and texts as one text: what of a shard is not its file.
 std::string tail_of(CheckpointIndex index, const StateTexts& texts);
+
+/// What tail_of() was made of. Throws UsageError with the path if it is altered, and if it is a
+/// fault.
+std::pair<CheckpointIndex, StateTexts> parse_tail(const std::string& tail, const std::string& path);
 
 /// In its place, why the sender has no whole shard: publish() then fails with that.
 std::string fault_tail(const std::string& fault);
