@@ -10,7 +10,7 @@ namespace {
 
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
-    {"foundation", 5650}, {"compute", 24620}, {"ranks", 10150}, {"data", 32510}, {"network", 20770},
+    {"foundation", 5650}, {"compute", 24620}, {"ranks", 10150}, {"data", 32560}, {"network", 20770},
     {"run", 17280},       {"use", 15225},     {"plan", 8360},   {"app", 14665}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {

@@ -1,18 +1,17 @@
 // Local checkpoints: shards on the nodes of their ranks and on others, the newest one that is
 // whole, and what is taken after a node is lost or a file is damaged.
 #include <filesystem>
-#include <mutex>
 #include <thread>
 
 #include <gmock/gmock.h>
 
-#include "axonn/data/storage/checkpoint/checkpoint_saver.h"
 #include "axonn/data/storage/checkpoint/local_reader.h"
 #include "axonn/data/storage/checkpoint/local_saver.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/ranks/comm/texts.h"
 #include "axonn/ranks/comm/threads/threads.h"
 
+#include "tests/data/storage/local_cluster.h"
 #include "tests/data/storage/model_state.h"
 #include "tests/support/grids.h"
 #include "tests/support/temporary_path.h"
@@ -27,132 +26,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 namespace fs = std::filesystem;
-
-namespace {
-
-constexpr const char* kRun = "0123456789abcdef";
-
-/// Ranks of a grid on nodes of so many, which a new start may have in another order.
-struct Cluster {
-  std::string folder;
-  GridShape shape = {1, 1, 2, 2};
-  int node_ranks = 2;
-  int shift = 0;  ///< of the nodes' names
-
-  std::string node(int number) const { return folder + "/node-" + std::to_string(number); }
-  LocalStore store(int rank) const {
-    const int nodes = (shape.ranks() + node_ranks - 1) / node_ranks;
-    return {folder, "node-" + std::to_string((rank / node_ranks + shift) % nodes), kRun};
-  }
-};
-
-/// Writes the local checkpoints of these steps, in one start.
-void write(const Cluster& cluster, const std::vector<std::int64_t>& steps) {
-  run_ranks(cluster.shape.ranks(), [&](Communicator& world) {
-    ModelState state(cluster.shape, world.rank());
-    LocalSaver saver(world, cluster.store(world.rank()), -1);
-    for (const std::int64_t step : steps) {
-      state.fill(static_cast<float>(step));
-      saver.begin(step, state.blocks(), {{"state.json", concat("step ", step)}, {"none", ""}});
-      state.clear();  // the snapshot is a copy
-      saver.finish();
-    }
-  });
-}
-
-struct Found {
-  std::int64_t step = -1;
-  std::string difference;  ///< of any rank's values from those of the step
-  std::vector<std::string> told;
-};
-
-/// What a new start finds, of this grid or of another one with so many ranks.
-Found find(const Cluster& cluster, const LocalSearch& search = {}) {
-  Found found;
-  std::mutex mutex;
-  run_ranks(cluster.shape.ranks(), [&](Communicator& world) {
-    std::vector<std::string> told;
-    const auto reader = newest_local(world, cluster.store(world.rank()), search, told);
-    ModelState state(cluster.shape, world.rank());
-    std::string difference;
-    if (reader) {
-      EXPECT_EQ(reader->text("state.json"), concat("step ", reader->step()));
-      EXPECT_TRUE(reader->has_text("none"));
-      load_blocks(*reader, state.blocks());
-      difference = state.difference(static_cast<float>(reader->step()));
-    }
-    const std::lock_guard lock(mutex);
-    if (reader) found.step = reader->step();
-    if (!difference.empty()) found.difference = concat("rank ", world.rank(), ": ", difference);
-    EXPECT_TRUE(found.told.empty() || found.told == told) << "ranks are told different things";
-    found.told = told;
-  });
-  return found;
-}
-
-/// The folder of a rank's only shard of a step on a node.
-std::string shard(const Cluster& cluster, int node, std::int64_t step, int rank) {
-  const std::string folder = concat(cluster.node(node), '/', kRun, "/step-", step);
-  const std::string name = concat("rank-0000", rank, '-');
-  std::string found;
-  for (const std::string& one : names_in(folder)) {
-    if (!one.starts_with(name)) continue;
-    EXPECT_EQ(found, "") << "two shards of a rank";
-    found = folder + '/' + one;
-  }
-  EXPECT_NE(found, "") << "no shard of rank " << rank << " in " << folder;
-  return found;
-}
-
-std::string file_of(const std::string& shard, int rank) {
-  return concat(shard, "/rank-0000", rank, ".safetensors");
-}
-
-/// The nodes that are left become those of another cluster, in turn.
-void move_nodes(const Cluster& from, const Cluster& to) {
-  const int nodes = (to.shape.ranks() + to.node_ranks - 1) / to.node_ranks;
-  int number = 0;
-  for (const std::string& node : names_in(from.folder)) {
-    const fs::path at = from.folder + '/' + node, target = to.node(number++ % nodes);
-    for (const auto& step : fs::directory_iterator(at / kRun))
-      for (const auto& one : fs::directory_iterator(step)) {
-        const fs::path moved = target / fs::relative(one, at);
-        fs::create_directories(moved.parent_path());
-        if (!fs::exists(moved)) fs::rename(one, moved);
-      }
-  }
-}
-
-constexpr std::int64_t kCount = 12'000'000;  // so that each of four ranks has four pieces
-
-/// A rank's part of values that are cut flat, of which one kind has 8 bits.
-struct Part {
-  Part(int rank, int ranks)
-      : begin(kCount * rank / ranks),
-        count(kCount * (rank + 1) / ranks - begin),
-        codes(code_blocks(count) * kCodeBlock),
-        absmax(code_blocks(count)),
-        values(codes.size()) {
-    for (std::size_t i = 0; i < codes.size(); ++i)
-      codes[i] = static_cast<std::uint8_t>((i * 2654435761U >> 13) + rank);
-    for (std::size_t i = 0; i < absmax.size(); ++i)
-      absmax[i] = static_cast<float>(rank + 1) + static_cast<float>(i) / 65536;
-    for (std::int64_t i = 0; i < count; ++i) values[i] = static_cast<float>(begin + i) / 8;
-  }
-  Slice slice() const { return {0, kCount / 10, 0, 10, begin, begin + count, 0, true}; }
-  std::vector<StateBlock> blocks() {
-    return {{.name = "block",
-             .count = std::ssize(codes),
-             .parameters = {{{"v", kCount / 10, 10}, {slice()}}},
-             .buffers = {{"master", values.data()},
-                         {"exp_avg", codes.data(), ValueCode::dynamic, absmax.data()}}}};
-  }
-  std::int64_t begin, count;
-  std::vector<std::uint8_t> codes;
-  std::vector<float> absmax, values;
-};
-
-}  // namespace
 
 TEST(LocalCheckpoint, GivesEachRankAllThatItHadOnEveryGrid) {
   for (const GridShape& shape : many_grids()) {
@@ -193,6 +66,21 @@ TEST(LocalCheckpoint, IsSentToTheRanksOfANewOrderOfNodes) {
   const Found found = find(cluster);
   EXPECT_EQ(found.step, 7);
   EXPECT_EQ(found.difference, "");
+}
+
+TEST(LocalCheckpoint, OfNodesOfSeveralHostsSurvivesTheLossOfANode) {
+  const GridShape eight{1, 2, 2, 2};
+  for (const int lost : {0, 1}) {
+    const TemporaryPath folder;
+    const Cluster cluster{
+        .folder = folder.path(), .shape = eight, .node_ranks = 4, .host_ranks = 2};
+    write(cluster, {7, 8});
+    for (const int host : {0, 1}) fs::remove_all(cluster.host(2 * lost + host));
+    const Found found = find(cluster);
+    EXPECT_EQ(found.step, 8);
+    EXPECT_EQ(found.difference, "");
+    EXPECT_THAT(found.told, IsEmpty());
+  }
 }
 
 TEST(LocalCheckpoint, IsTakenOnlyIfItIsNewer) {
@@ -289,63 +177,10 @@ TEST(LocalCheckpoint, OfAnotherRunOrAnotherNumberOfRanksIsNotTaken) {
     EXPECT_EQ(found.step, -1);
     EXPECT_THAT(found.told, Contains(HasSubstr("is of another step, rank or number of ranks")));
   }
-  for (const int node : {0, 1})
-    fs::rename(concat(cluster.node(node), '/', kRun), cluster.node(node) + "/fedcba9876543210");
+  for (const std::string& node : names_in(folder.path()))
+    for (const std::string& run : names_in(folder / node))
+      fs::rename(concat(folder / node, '/', run), folder / node + "/fedcba9876543210");
   EXPECT_EQ(find(cluster).step, -1);
-}
-
-TEST(LocalCheckpoint, OfAnyGridGivesEachRankOfAnotherOneItsValues) {
-  for (const GridShape& from : {GridShape{2, 1, 2, 2}, GridShape{1, 2, 3, 1}})
-    for (const GridShape& to : many_grids()) {
-      SCOPED_TRACE(to_string(from) + " to " + to_string(to));
-      const TemporaryPath folder;
-      const Cluster before{folder / "before", from, 2};
-      write(before, {4});
-      fs::remove_all(before.node(1));
-      const Cluster now{folder / "now", to, (to.ranks() + 2) / 3};  // up to three nodes
-      move_nodes(before, now);
-      const Found found = find(now, {.other_ranks = from.ranks()});
-      EXPECT_EQ(found.step, 4);
-      EXPECT_EQ(found.difference, "");
-      EXPECT_THAT(found.told, IsEmpty());
-    }
-}
-
-TEST(LocalCheckpoint, OfAnotherGridWithADamagedShardIsTakenFromItsCopy) {
-  const TemporaryPath folder;
-  const Cluster before{.folder = folder / "before"};
-  write(before, {7, 8});
-  const Cluster now{.folder = folder / "now", .shape = {2, 1, 1, 1}, .node_ranks = 1};
-  move_nodes(before, now);
-  const std::string file = file_of(shard(now, 0, 8, 1), 1);
-  flip(file, fs::file_size(file) - 5, 1);
-  for (int again = 0; again < 2; ++again) {  // it is not mended
-    const Found found = find(now, {.other_ranks = 4});
-    EXPECT_EQ(found.step, 8);
-    EXPECT_EQ(found.difference, "");
-    EXPECT_THAT(found.told, ElementsAre(AllOf(HasSubstr("is not used"), HasSubstr(file))));
-  }
-  const std::string copy = shard(now, 1, 8, 1);
-  fs::remove(copy + "/index.json");
-  const Found found = find(now, {.other_ranks = 4});
-  EXPECT_EQ(found.step, 7);
-  EXPECT_EQ(found.difference, "");
-  EXPECT_THAT(found.told, Contains("local checkpoint step-8 is not whole: no node has an intact "
-                                   "shard of rank 1"));
-}
-
-TEST(LocalCheckpoint, OfAnotherGridOfWhichNodesAreMissingIsRefusedWithTheRanks) {
-  const TemporaryPath folder;
-  const Cluster before{.folder = folder / "before", .node_ranks = 1};
-  write(before, {8});
-  fs::remove_all(before.node(1));
-  fs::remove_all(before.node(2));
-  const Cluster now{.folder = folder / "now", .shape = {1, 1, 3, 2}, .node_ranks = 3};
-  move_nodes(before, now);
-  const Found found = find(now, {.other_ranks = 4});
-  EXPECT_EQ(found.step, -1);
-  EXPECT_THAT(found.told, ElementsAre("local checkpoint step-8 is not whole: no node has an intact "
-                                      "shard of rank 1"));
 }
 
 TEST(LocalCheckpoint, StaysUntilTheNextOneIsWholeAndNoLonger) {
@@ -450,67 +285,6 @@ TEST(LocalCheckpoint, OfRanksWithSeveralPiecesOfDifferentNumbersArrivesWhole) {
     remove_shards(cluster.store(world.rank()));
     world.barrier();
     EXPECT_THAT(names_in(cluster.node(world.rank())), IsEmpty());
-  });
-}
-
-TEST(LocalCheckpoint, OfManyPiecesAlsoInFewBitsHasOnAnotherGridTheBitsOfACheckpoint) {
-  const TemporaryPath folder;
-  const Cluster before{.folder = folder / "before", .node_ranks = 1};
-  run_ranks(4, [&](Communicator& world) {
-    Part part(world.rank(), 4);
-    LocalSaver local(world, before.store(world.rank()), -1);
-    local.begin(5, part.blocks(), {{"state.json", "x"}});
-    CheckpointSaver shared({.folder = folder / "shared"});
-    shared.begin(world, 5, part.blocks(), {{"state.json", "x"}});
-    local.finish();
-    shared.finish(world);
-  });
-  fs::remove_all(before.node(2));
-  const Cluster now{.folder = folder / "now", .shape = {1, 1, 3, 1}, .node_ranks = 1};
-  move_nodes(before, now);
-  run_ranks(3, [&](Communicator& world) {
-    std::vector<std::string> told;
-    const auto local = newest_local(world, now.store(world.rank()), {.other_ranks = 4}, told);
-    ASSERT_TRUE(local);
-    const CheckpointReader shared(world, folder / "shared");
-    const Part part(world.rank(), 3);
-    const auto read = [&](const CheckpointReader& reader, const std::string& kind) {
-      std::vector<float> values(part.count);
-      CheckpointSource source(reader, {{"v", kCount / 10, 10}}, {"master", "exp_avg"});
-      const SliceRequest wanted{.parameter = "v", .kind = kind, .slices = {part.slice()}};
-      source.read({&wanted, 1}, [&](std::size_t, std::int64_t at, StoredType type, auto bytes) {
-        to_floats(type, bytes, std::span(values).subspan(at, bytes.size() / bytes_of(type)));
-      });
-      return values;
-    };
-    for (const std::string& kind :
-         {std::string("master"), std::string("exp_avg"), absmax_of("exp_avg")})
-      EXPECT_TRUE(read(*local, kind) == read(shared, kind)) << kind;
-    EXPECT_TRUE(read(*local, "master") ==
-                std::vector(part.values.begin(), part.values.begin() + part.count));
-  });
-}
-
-TEST(LocalCheckpoint, OfAnotherGridThatIsDamagedWhileItIsReadEndsAllRanksAlike) {
-  const TemporaryPath folder;
-  const Cluster before{.folder = folder / "before"};
-  write(before, {8});
-  const Cluster now{.folder = folder / "now", .shape = {1, 1, 3, 1}, .node_ranks = 1};
-  move_nodes(before, now);
-  for (const int node : {0, 1}) fs::remove_all(shard(now, node, 8, 1 - node));
-  run_ranks(3, [&](Communicator& world) {
-    std::vector<std::string> told;
-    const auto reader = newest_local(world, now.store(world.rank()), {.other_ranks = 4}, told);
-    ASSERT_TRUE(reader);
-    world.barrier();
-    if (world.rank() == 0)  // that of rank 1 is on node 1 alone
-      flip(file_of(shard(now, 1, 8, 1), 1), 5000, 1);
-    world.barrier();
-    ModelState state(now.shape, world.rank());
-    EXPECT_THAT([&] { load_blocks(*reader, state.blocks()); },
-                testing::ThrowsMessage<UsageError>(
-                    AllOf(HasSubstr("reading local checkpoint step-8 failed on rank"),
-                          HasSubstr("rank-00001.safetensors"), HasSubstr("is altered"))));
   });
 }
 

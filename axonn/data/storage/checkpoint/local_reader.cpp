@@ -51,7 +51,7 @@ class LocalFinder {
         store_(store),
         search_(search),
         ranks_(search.other_ranks > 0 ? search.other_ranks : world.size()),
-        nodes_(nodes_of(world, store.node)),
+        nodes_(views_of(world, store)),
         here_(nodes_.ranks_on(nodes_.of(world.rank()))),
         shards_(shards_in(store)),
         told_(told) {}
@@ -254,8 +254,8 @@ class LocalFinder {
   Communicator& world_;
   const LocalStore& store_;
   const LocalSearch& search_;
-  int ranks_;  // of the grid that wrote them
-  Hosts nodes_;
+  int ranks_;                       // of the grid that wrote them
+  Hosts nodes_;                     // of one host each
   std::vector<int> here_;           // the ranks of this node
   std::vector<LocalShard> shards_;  // on this node
   std::vector<std::string>& told_;
@@ -266,6 +266,7 @@ class LocalFinder {
 std::optional<CheckpointReader> newest_local(Communicator& world, const LocalStore& store,
                                              const LocalSearch& search,
                                              std::vector<std::string>& told) {
+  adopt_shards(world, store);
   return LocalFinder(world, store, search, told).find();
 }
 

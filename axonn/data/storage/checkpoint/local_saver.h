@@ -60,12 +60,12 @@ class LocalSaver {
   void write();
   void remove_older() const;
   LocalShard shard_of(int rank) const { return {step_, rank, start_}; }
-  bool leads_node() const { return nodes_.ranks_on(nodes_.of(rank_)).front() == rank_; }
+  bool leads_view() const { return views_.ranks_on(views_.of(rank_)).front() == rank_; }
 
   Communicator& world_;
   LocalStore store_;
   int rank_;
-  Hosts nodes_;
+  Hosts nodes_, views_;
   std::unique_ptr<Communicator> group_;  // of the thread
   std::string start_;                    // 16 random hex digits
   std::vector<int> clients_;             // whose copies this rank writes

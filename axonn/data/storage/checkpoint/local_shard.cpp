@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "axonn/data/storage/checkpoint/state_snapshot.h"
 #include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/host.h"
 #include "axonn/foundation/base/random.h"
 #include "axonn/ranks/comm/texts.h"
 
@@ -50,6 +52,28 @@ std::size_t checked_length(const std::string& tail) {
   const auto length = parse_hex(tail.substr(0, std::min(tail.size(), kLengthDigits)));
   if (!length || *length > tail.size() - kLengthDigits) refuse("what came with it is cut short");
   return *length;
+}
+
+/// The hash of a text of each rank.
+std::vector<std::uint64_t> hashes_of(Communicator& world, const std::string& text) {
+  auto mine = static_cast<std::int64_t>(hash_text(text));
+  std::vector<std::int64_t> all(world.size());
+  world.all_gather(buffer(std::span(all)), buffer(std::span(&mine, 1)), "nodes").wait();
+  return {all.begin(), all.end()};
+}
+
+/// What ranks have in common that see the same folder; tests give hosts folders of their own.
+std::string host_of(const LocalStore& store) { return concat(host_name(), ':', store.folder); }
+
+/// Moves the shards of one node into the folder of another, but for those that are there.
+void move_shards(const LocalStore& from, const LocalStore& to) {
+  std::error_code ignored;  // another node's rank may have moved it
+  for (const LocalShard& shard : shards_in(from)) {
+    const fs::path target = shard.folder(to);
+    fs::create_directories(target.parent_path(), ignored);
+    if (!fs::exists(target, ignored)) fs::rename(shard.folder(from), target, ignored);
+  }
+  remove_shards(from);
 }
 
 /// Starts the messages of one round and returns when all are there. An empty message is none.
@@ -156,10 +180,26 @@ std::int64_t keep_step(const LocalStore& store, std::int64_t step) {
 }
 
 Hosts nodes_of(Communicator& world, const std::string& node) {
-  auto mine = static_cast<std::int64_t>(hash_text(node));
-  std::vector<std::int64_t> all(world.size());
-  world.all_gather(buffer(std::span(all)), buffer(std::span(&mine, 1)), "nodes").wait();
-  return Hosts(std::vector<std::uint64_t>(all.begin(), all.end()));
+  return Hosts(hashes_of(world, node));
+}
+
+Hosts views_of(Communicator& world, const LocalStore& store) {
+  return Hosts(hashes_of(world, concat(host_of(store), '/', store.node)));
+}
+
+void adopt_shards(Communicator& world, const LocalStore& store) {
+  const std::vector<std::uint64_t> nodes = hashes_of(world, store.node),
+                                   names = hashes_of(world, host_name());
+  const Hosts hosts(hashes_of(world, host_of(store))), views = views_of(world, store);
+  std::set<std::uint64_t> of_others;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const bool here = hosts.of(rank) == hosts.of(world.rank());
+    of_others.insert(here ? nodes[rank] : names[rank]);
+  }
+  if (views.ranks_on(views.of(world.rank())).front() == world.rank())
+    for (const std::string& node : names_of(store.folder))
+      if (!of_others.contains(hash_text(node))) move_shards({store.folder, node, store.run}, store);
+  world.barrier("shards of other nodes");
 }
 
 int keeper_of(const Hosts& nodes, int rank) {

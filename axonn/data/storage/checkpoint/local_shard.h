@@ -62,6 +62,14 @@ std::int64_t keep_step(const LocalStore& store, std::int64_t step);
 
 /// The ranks by their nodes' names. Collective.
 Hosts nodes_of(Communicator& world, const std::string& node);
+/// The ranks by the folders that they see: those of one node and of one host. Collective.
+Hosts views_of(Communicator& world, const LocalStore& store);
+
+/// Moves the run's shards in other nodes' folders on this host into this node's, but for nodes that
+/// have ranks on this host, and for other hosts' folders on a file system that they share. A node
+/// may have another number than when they were written. Does not throw. Collective.
+void adopt_shards(Communicator& world, const LocalStore& store);
+
 /// The rank on another node that keeps a copy of a rank's shard; -1 if all are on one node.
 int keeper_of(const Hosts& nodes, int rank);
 
