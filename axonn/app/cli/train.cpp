@@ -68,7 +68,8 @@ MemoryLimits limits_of(const Config& config, std::int64_t fit) {
   const Machine machine = read_machine(name);
   return {.device = "a device of " + machine.name,
           .device_bytes = static_cast<std::int64_t>(machine.usable_bytes()),
-          .one = false};
+          .one = false,
+          .node_bytes_per_s = machine.node_bytes_per_s / machine.devices_per_node};
 }
 
 /// prepare_run(). If a dry run lacks the model's files, says how to do it without them.

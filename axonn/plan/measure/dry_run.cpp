@@ -193,6 +193,8 @@ class DryChecks {
     const StateForm state = state_form(config_.optimizer);
     run_.snapshot_bytes = piece_bytes(trained_, state);
     run_.local = local_bytes(config_, run_.snapshot_bytes);
+    if (options_.limits.node_bytes_per_s > 0)
+      run_.local_seconds = static_cast<double>(run_.local.sent) / options_.limits.node_bytes_per_s;
     run_.offloaded_bytes = run_.memory.file_bytes;
     if (!config_.offload.copy_dir().empty())
       run_.offloaded_bytes += std::exchange(run_.snapshot_bytes, 0);
@@ -512,11 +514,12 @@ std::string to_text(const DryRun& result, const PreparedRun& run) {
                       format_bytes(result.checkpoint_bytes), format_bytes(result.disk_bytes),
                       format_bytes(result.disk_free), config.output.dir);
   if (const std::int64_t every = config.checkpoint.local_every; every > 0)
-    text += fmt::format("local     {} of this rank every {}{}; at most {} for it in {}\n",
-                        format_bytes(result.snapshot_bytes),
-                        every == 1 ? "step" : fmt::format("{} steps", every),
-                        result.local.sent > 0 ? ", also to another node if there is one" : "",
-                        format_bytes(result.local.stored), config.checkpoint.local_folder);
+    text += fmt::format(
+        "local     {} of this rank every {}{}{}; at most {} for it in {}\n",
+        format_bytes(result.snapshot_bytes), every == 1 ? "step" : fmt::format("{} steps", every),
+        result.local.sent > 0 ? ", also to another node if there is one" : "",
+        result.local_seconds > 0 ? fmt::format(", in {:.2g} s or more", result.local_seconds) : "",
+        format_bytes(result.local.stored), config.checkpoint.local_folder);
   const bool idle = result.nothing_to_do();
   if (!result.resumes_from.empty())
     text += fmt::format("resume    from {}, at step {} of {}{}\n", result.resumes_from,

@@ -20,8 +20,9 @@ struct MemoryLimits {
   std::int64_t free_bytes = 0;    ///< of device_bytes, now; 0: unknown
   std::int64_t host_bytes = 0;    ///< of the machine, for copies and data; 0: unknown
   int ranks_on_host = 1;
-  bool one = true;          ///< the device's memory is the host's
-  bool counts_data = true;  ///< whether tables of data are part of what the host holds
+  bool one = true;              ///< the device's memory is the host's
+  bool counts_data = true;      ///< whether tables of data are part of what the host holds
+  double node_bytes_per_s = 0;  ///< a rank's share of its node's links to others; 0: unknown
 };
 
 /// The limits of this machine for the ranks of config that run on it: all, or under a launcher
@@ -50,6 +51,7 @@ struct DryRun {
   std::int64_t snapshot_bytes = 0;    ///< host memory of that rank for the copy of a checkpoint
   std::int64_t offloaded_bytes = 0;   ///< of that rank in a file of offload.dir, that copy included
   LocalBytes local;                   ///< of that rank's local checkpoints
+  double local_seconds = 0;           ///< least time for sending one to another node; 0: unknown
   std::int64_t data_bytes = 0;        ///< host memory of a rank for its data
   std::int64_t share = 0;             ///< parameters that this rank reads from a model's files
   std::int64_t checkpoint_bytes = 0;  ///< size of one checkpoint

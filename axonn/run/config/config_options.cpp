@@ -278,7 +278,7 @@ void list_local_checkpoints(CheckpointConfig& checkpoint, OptionList& list) {
       "local_every", &checkpoint.local_every,
       {.help = "interval between local checkpoints: each rank's state in memory or on a disk of "
                "its own node, and a copy on another node, from which resume = \"auto\" goes on "
-               "after a failure on the same grid; 0: none",
+               "after a failure, on any grid; 0: none",
        .unit = "steps",
        .min = 0,
        .also = "non_persistent_save_interval local_checkpoint_interval"});

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <functional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -22,20 +22,11 @@ namespace {
 
 std::string file_of(const Config& config) { return concat(config.output.dir, '/', kLocalRunFile); }
 
-/// The run and the grid that a local.json names; empty texts if it cannot be read.
-std::pair<std::string, std::string> named_in(const std::string& file) {
-  if (!path_exists(file)) return {};
-  std::string text;
-  if (!fault_of([&] { text = read_text(file); }).empty()) return {};
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  const auto of = [&](const char* key) {
-    return json.is_object() && json.contains(key) && json[key].is_string()
-               ? json[key].get<std::string>()
-               : std::string();
-  };
-  std::string run = of("run");
-  if (!parse_hex(run)) run.clear();  // it becomes a part of paths
-  return {run, of("grid")};
+/// The number of ranks of a grid with its factors; 0 if the text is none.
+int ranks_of(const std::string& grid) {
+  int ranks = 0;
+  fault_of([&] { ranks = parse_grid(grid.substr(0, grid.find(' '))).ranks(); });
+  return ranks;
 }
 
 /// The message of an error that all ranks got alike; "" if there is none.
@@ -68,47 +59,76 @@ LocalState::LocalState(const Config& config, Communicator& world) : config_(conf
   store_.node = ranks > 0 ? fmt::format("node-{}", world.rank() / ranks) : host_name();
 }
 
+/// On rank 0: the runs that local.json names; none if it cannot be read.
+std::vector<LocalState::OnGrid> LocalState::named_in_file() const {
+  const std::string file = file_of(config_);
+  std::string text;
+  if (!path_exists(file) || !fault_of([&] { text = read_text(file); }).empty()) return {};
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  std::vector<OnGrid> named;
+  const auto add = [&](const nlohmann::json& one) {
+    if (!one.is_object() || !one.contains("run") || !one.contains("grid")) return;
+    OnGrid on{.run = one["run"], .grid = one["grid"]};
+    if (one.contains("step")) on.until = one["step"];
+    if (parse_hex(on.run)) named.push_back(on);  // it becomes a part of paths
+  };
+  const std::string fault = fault_of([&] {
+    add(json);
+    if (json.contains("earlier")) add(json["earlier"]);
+  });
+  return fault.empty() ? named : std::vector<OnGrid>();
+}
+
 std::optional<CheckpointReader> LocalState::find(std::int64_t after,
                                                  std::vector<std::string>& told) {
   if (config_.checkpoint.local_every == 0) return {};
-  std::vector<std::string> named;
-  if (world_.rank() == 0 && config_.checkpoint.resume == "auto") {
-    const auto [run, grid] = named_in(file_of(config_));
-    named = {run, grid};
-  }
-  named = broadcast_texts(world_, std::move(named));
-  if (named.empty() || named[0].empty()) return {};
-  earlier_ = named[0];
-  const std::string grid = with_factors(config_.parallelism.grid());
-  if (named[1] != grid) {
-    told.push_back(concat("the local checkpoints of this run are of the grid ", named[1],
-                          ", and its grid is ", grid, " now: they are not used"));
-    return {};
-  }
-  store_.run = earlier_;
-  auto reader = newest_local(world_, store_, after, told);
-  if (reader)
-    resumed_ = reader->step();
-  else
+  std::vector<std::string> texts;
+  if (world_.rank() == 0 && config_.checkpoint.resume == "auto")
+    for (const OnGrid& one : named_in_file())
+      texts.insert(texts.end(), {one.run, one.grid, concat(one.until)});
+  texts = broadcast_texts(world_, std::move(texts));
+  for (std::size_t i = 0; i < texts.size(); i += 3)
+    named_.push_back({texts[i], texts[i + 1], std::stoll(texts[i + 2])});
+  for (const OnGrid& one : named_)
+    if (auto reader = find(one, after, told)) return reader;
+  if (!named_.empty())
     told.push_back(
         fmt::format("no local checkpoint after step {} is whole on the nodes of this run", after));
+  return {};
+}
+
+std::optional<CheckpointReader> LocalState::find(const OnGrid& one, std::int64_t after,
+                                                 std::vector<std::string>& told) {
+  const bool same = one.grid == with_factors(config_.parallelism.grid());
+  const LocalSearch search{
+      .after = after, .until = one.until, .other_ranks = same ? 0 : ranks_of(one.grid)};
+  if (!same && search.other_ranks == 0) return {};
+  auto reader = newest_local(world_, store_of(one.run), search, told);
+  if (!reader) return {};
+  resumed_ = reader->step();
+  from_ = {one.run, one.grid, resumed_};
   return reader;
 }
 
 std::string LocalState::start(std::int64_t bytes) {
   if (config_.checkpoint.local_every == 0) return {};
-  if (!resumed()) {
-    store_.run = broadcast_text(world_, random_hex(), 0);
-    if (world_.rank() == 0)
-      write_file_atomically(
-          file_of(config_),
-          nlohmann::json{{"run", store_.run}, {"grid", with_factors(config_.parallelism.grid())}}
-                  .dump() +
-              '\n');
+  const bool goes_on = resumed() && same_grid();
+  store_.run = goes_on ? from_.run : broadcast_text(world_, random_hex(), 0);
+  if (world_.rank() == 0 && (!goes_on || named_.front().run != store_.run)) {
+    nlohmann::json json{{"run", store_.run}, {"grid", with_factors(config_.parallelism.grid())}};
+    if (resumed() && !goes_on)
+      json["earlier"] = {{"run", from_.run}, {"grid", from_.grid}, {"step", from_.until}};
+    write_file_atomically(file_of(config_), json.dump() + '\n');
   }
-  saver_ = std::make_unique<LocalSaver>(world_, store_, resumed_);
-  if (!resumed()) remove_shards({store_.folder, store_.node, earlier_});
-  saver_->check_room(bytes);
+  saver_ = std::make_unique<LocalSaver>(world_, store_, goes_on ? resumed_ : -1);
+  for (const OnGrid& one : named_)
+    if (one.run != from_.run) remove_shards(store_of(one.run));
+  std::int64_t replaced = 0;  // of the shards of another grid
+  if (resumed() && !goes_on) {
+    until_whole_ = from_.run;
+    replaced = keep_step(store_of(until_whole_), resumed_);
+  }
+  saver_->check_room(bytes, replaced);
   return fmt::format("local checkpoints: {} of this rank in {}/{}, {}", format_bytes(bytes),
                      store_.folder, store_.node,
                      saver_->has_copies()
@@ -121,7 +141,11 @@ bool LocalState::is_due(std::int64_t steps_done) const {
 }
 
 std::string LocalState::finish() {
-  return saver_ && saver_->pending() ? fault_in([&] { saver_->finish(); }) : "";
+  if (!saver_ || !saver_->pending()) return "";
+  const std::string fault = fault_in([&] { saver_->finish(); });
+  if (fault.empty() && !until_whole_.empty())
+    remove_shards(store_of(std::exchange(until_whole_, "")));
+  return fault;
 }
 
 std::string LocalState::begin(std::int64_t step, std::span<const StateBlock> blocks,
@@ -134,6 +158,7 @@ std::string LocalState::end() {
   std::error_code ignored;  // another run does not take what is gone
   if (!store_.run.empty() && world_.rank() == 0) std::filesystem::remove(file_of(config_), ignored);
   remove_shards(store_);
+  if (!until_whole_.empty()) remove_shards(store_of(until_whole_));
   if (!saver_) return {};
   const LocalCost& cost = saver_->cost();
   if (cost.written == 0) return {};

@@ -47,11 +47,10 @@ void load_small(const LoadedModel& model, const OptimizerState& optimizer,
   agree(ctx.grid.world(), "loading " + source.path(), fault_of([&] {
           for (std::size_t i = 0; i < model.trained().size(); ++i) {
             const SmallState& state = *optimizer.small(i);
-            if (state.layout().count(true) == 0) continue;
             for (std::size_t k = 0; k < state.size(); ++k) {
               read(names[k], state.layout(), values);
               read(absmax_of(names[k]), state.layout(), absmax);
-              state.set(ctx, k, values, absmax);
+              if (state.layout().count(true) > 0) state.set(ctx, k, values, absmax);
             }
             for (const Tensor& tensor : optimizer.offloadable(i)) tensor.put_away();
           }

@@ -1,7 +1,6 @@
 // Local checkpoints: shards on the nodes of their ranks and on others, the newest one that is
 // whole, and what is taken after a node is lost or a file is damaged.
 #include <filesystem>
-#include <mutex>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -12,6 +11,7 @@
 #include "axonn/ranks/comm/texts.h"
 #include "axonn/ranks/comm/threads/threads.h"
 
+#include "tests/data/storage/local_cluster.h"
 #include "tests/data/storage/model_state.h"
 #include "tests/support/grids.h"
 #include "tests/support/temporary_path.h"
@@ -26,88 +26,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 namespace fs = std::filesystem;
-
-namespace {
-
-constexpr const char* kRun = "0123456789abcdef";
-
-/// Ranks of a grid on nodes of so many, which a new start may have in another order.
-struct Cluster {
-  std::string folder;
-  GridShape shape = {1, 1, 2, 2};
-  int node_ranks = 2;
-  int shift = 0;  ///< of the nodes' names
-
-  std::string node(int number) const { return folder + "/node-" + std::to_string(number); }
-  LocalStore store(int rank) const {
-    const int nodes = (shape.ranks() + node_ranks - 1) / node_ranks;
-    return {folder, "node-" + std::to_string((rank / node_ranks + shift) % nodes), kRun};
-  }
-};
-
-/// Writes the local checkpoints of these steps, in one start.
-void write(const Cluster& cluster, const std::vector<std::int64_t>& steps) {
-  run_ranks(cluster.shape.ranks(), [&](Communicator& world) {
-    ModelState state(cluster.shape, world.rank());
-    LocalSaver saver(world, cluster.store(world.rank()), -1);
-    for (const std::int64_t step : steps) {
-      state.fill(static_cast<float>(step));
-      saver.begin(step, state.blocks(), {{"state.json", concat("step ", step)}, {"none", ""}});
-      state.clear();  // the snapshot is a copy
-      saver.finish();
-    }
-  });
-}
-
-struct Found {
-  std::int64_t step = -1;
-  std::string difference;  ///< of any rank's values from those of the step
-  std::vector<std::string> told;
-};
-
-/// What a new start finds.
-Found find(const Cluster& cluster, std::int64_t after = 0) {
-  Found found;
-  std::mutex mutex;
-  run_ranks(cluster.shape.ranks(), [&](Communicator& world) {
-    std::vector<std::string> told;
-    const auto reader = newest_local(world, cluster.store(world.rank()), after, told);
-    ModelState state(cluster.shape, world.rank());
-    std::string difference;
-    if (reader) {
-      EXPECT_EQ(reader->text("state.json"), concat("step ", reader->step()));
-      EXPECT_TRUE(reader->has_text("none"));
-      load_blocks(*reader, state.blocks());
-      difference = state.difference(static_cast<float>(reader->step()));
-    }
-    const std::lock_guard lock(mutex);
-    if (reader) found.step = reader->step();
-    if (!difference.empty()) found.difference = concat("rank ", world.rank(), ": ", difference);
-    EXPECT_TRUE(found.told.empty() || found.told == told) << "ranks are told different things";
-    found.told = told;
-  });
-  return found;
-}
-
-/// The folder of a rank's only shard of a step on a node.
-std::string shard(const Cluster& cluster, int node, std::int64_t step, int rank) {
-  const std::string folder = concat(cluster.node(node), '/', kRun, "/step-", step);
-  const std::string name = concat("rank-0000", rank, '-');
-  std::string found;
-  for (const std::string& one : names_in(folder)) {
-    if (!one.starts_with(name)) continue;
-    EXPECT_EQ(found, "") << "two shards of a rank";
-    found = folder + '/' + one;
-  }
-  EXPECT_NE(found, "") << "no shard of rank " << rank << " in " << folder;
-  return found;
-}
-
-std::string file_of(const std::string& shard, int rank) {
-  return concat(shard, "/rank-0000", rank, ".safetensors");
-}
-
-}  // namespace
 
 TEST(LocalCheckpoint, GivesEachRankAllThatItHadOnEveryGrid) {
   for (const GridShape& shape : many_grids()) {
@@ -150,12 +68,29 @@ TEST(LocalCheckpoint, IsSentToTheRanksOfANewOrderOfNodes) {
   EXPECT_EQ(found.difference, "");
 }
 
+TEST(LocalCheckpoint, OfNodesOfSeveralHostsSurvivesTheLossOfANode) {
+  const GridShape eight{1, 2, 2, 2};
+  for (const int lost : {0, 1}) {
+    const TemporaryPath folder;
+    const Cluster cluster{
+        .folder = folder.path(), .shape = eight, .node_ranks = 4, .host_ranks = 2};
+    write(cluster, {7, 8});
+    for (const int host : {0, 1}) fs::remove_all(cluster.host(2 * lost + host));
+    const Found found = find(cluster);
+    EXPECT_EQ(found.step, 8);
+    EXPECT_EQ(found.difference, "");
+    EXPECT_THAT(found.told, IsEmpty());
+  }
+}
+
 TEST(LocalCheckpoint, IsTakenOnlyIfItIsNewer) {
   const TemporaryPath folder;
   const Cluster cluster{.folder = folder.path()};
   write(cluster, {7, 8});
-  EXPECT_EQ(find(cluster, 7).step, 8);
-  EXPECT_EQ(find(cluster, 8).step, -1);
+  EXPECT_EQ(find(cluster, {.after = 7}).step, 8);
+  EXPECT_EQ(find(cluster, {.after = 8}).step, -1);
+  EXPECT_EQ(find(cluster, {.until = 7}).step, 7);
+  EXPECT_EQ(find(cluster, {.after = 7, .until = 7}).step, -1);
 }
 
 TEST(LocalCheckpoint, WithADamagedShardIsTakenFromItsCopy) {
@@ -237,11 +172,14 @@ TEST(LocalCheckpoint, OfAnotherRunOrAnotherNumberOfRanksIsNotTaken) {
   write(cluster, {8});
   Cluster fewer = cluster;
   fewer.shape = {1, 1, 2, 1};
-  const Found found = find(fewer);
-  EXPECT_EQ(found.step, -1);
-  EXPECT_THAT(found.told, Contains(HasSubstr("is of another step, rank or number of ranks")));
-  for (const int node : {0, 1})
-    fs::rename(concat(cluster.node(node), '/', kRun), cluster.node(node) + "/fedcba9876543210");
+  for (const int ranks : {0, 3}) {  // fewer than there were
+    const Found found = find(fewer, {.other_ranks = ranks});
+    EXPECT_EQ(found.step, -1);
+    EXPECT_THAT(found.told, Contains(HasSubstr("is of another step, rank or number of ranks")));
+  }
+  for (const std::string& node : names_in(folder.path()))
+    for (const std::string& run : names_in(folder / node))
+      fs::rename(concat(folder / node, '/', run), folder / node + "/fedcba9876543210");
   EXPECT_EQ(find(cluster).step, -1);
 }
 
@@ -336,7 +274,7 @@ TEST(LocalCheckpoint, OfRanksWithSeveralPiecesOfDifferentNumbersArrivesWhole) {
     if (world.rank() == 3) fs::remove_all(cluster.node(3));
     world.barrier();
     std::vector<std::string> told;
-    const auto reader = newest_local(world, cluster.store(world.rank()), 0, told);
+    const auto reader = newest_local(world, cluster.store(world.rank()), {}, told);
     ASSERT_TRUE(reader);
     const std::vector<float> wanted = values;
     const auto blocks = block(world.rank(), values);

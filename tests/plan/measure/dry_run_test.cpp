@@ -136,6 +136,11 @@ TEST(DryRun, CountsTheBytesOfLocalCheckpointsAndTheirMemory) {
                             .ranks_on_device = 4,
                             .ranks_on_host = 4};
   EXPECT_NE(dry_run(prepared(config), 0, {.limits = limits}).fault, "");
+  const MemoryLimits links{.node_bytes_per_s = 4 * static_cast<double>(shard)};
+  const DryRun sent = dry_run(prepared(config), 0, {.limits = links});
+  EXPECT_EQ(sent.local_seconds, 0.25);
+  EXPECT_THAT(to_text(sent, prepared(config)),
+              HasSubstr("also to another node if there is one, in 0.25 s or more; at most"));
   config.checkpoint.local_folder = "/local/disk";
   config.checkpoint.local_node_ranks = 4;  // all of them
   const DryRun alone = dry_run(prepared(config), 0);

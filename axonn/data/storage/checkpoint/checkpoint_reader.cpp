@@ -119,18 +119,21 @@ void check_cover(const Slice& wanted, std::vector<Overlap>& overlaps,
   if (at < wanted.end) refuse_at(at, wanted.end, "none of its files");
 }
 
-/// Reads a piece of kPieceBytes, or the shorter last one. Throws UsageError with the bytes, and the
-/// parameter if it is known, unless it matches its checksum.
-void read_piece(const InputFile& file, const StoredFile& stored, std::int64_t piece,
-                std::vector<std::byte>& to, const std::string& parameter = {}) {
-  const std::int64_t begin = piece * kPieceBytes,
-                     count = std::min(kPieceBytes, stored.bytes - begin);
-  to.resize(count);
-  file.read(begin, to);
-  if (xxh3(to) != stored.checksums[piece])
-    refuse(file.path(), " is altered: bytes ", begin, " to ", begin + count,
-           " do not match their checksum", parameter.empty() ? "" : "; they hold ", parameter,
-           "; use an older checkpoint");
+/// Sorts the overlaps, and leaves out what another one has, too; of those that begin together it
+/// keeps the one in a file on this node.
+void drop_repeats(std::vector<Overlap>& overlaps, const auto& is_here) {
+  std::ranges::sort(overlaps, {}, [&](const Overlap& overlap) {
+    return std::pair(overlap.wanted, !is_here(overlap.source));
+  });
+  std::int64_t at = 0;
+  for (Overlap& overlap : overlaps) {
+    const std::int64_t known = std::clamp<std::int64_t>(at - overlap.wanted, 0, overlap.count);
+    overlap.wanted += known;
+    overlap.stored += known;
+    overlap.count -= known;
+    at = std::max(at, overlap.wanted + overlap.count);
+  }
+  std::erase_if(overlaps, [](const Overlap& overlap) { return overlap.count == 0; });
 }
 
 }  // namespace
@@ -214,6 +217,13 @@ CheckpointReader::CheckpointReader(Communicator& world, const std::string& path,
 CheckpointReader::CheckpointReader(const std::string& path)
     : CheckpointReader(*make_self(), path) {}
 
+CheckpointReader::CheckpointReader(std::string folder, CheckpointIndex index, StateTexts texts,
+                                   FilePlaces places)
+    : folder_(std::move(folder)),
+      index_(std::move(index)),
+      texts_(std::move(texts)),
+      places_(std::move(places)) {}
+
 void CheckpointReader::verify_files() const {
   std::vector<std::byte> bytes;
   for (const StoredFile& stored : index_.files) {
@@ -251,7 +261,10 @@ CheckpointSource::CheckpointSource(const CheckpointReader& reader,
       index_(reader.index()),
       weights_(kinds.empty() ? kWeightsKind : kinds.front()),
       locations_(index_.parameters.size()),
-      verified_(index_.files.size()) {
+      places_(reader.places()) {
+  std::vector<std::string> paths;
+  for (const StoredFile& file : index_.files) paths.push_back(concat(path(), '/', file.name));
+  pieces_ = places_ ? pieces_of(index_, *places_) : pieces_of(index_, std::move(paths));
   for (const StoredParameter& stored : index_.parameters)
     indices_.emplace(stored.name, std::ssize(indices_));
   Differences differences;
@@ -304,6 +317,10 @@ void CheckpointSource::add_runs(const SliceRequest& wanted, const Slice& slice, 
   for (std::size_t i = 0; i < locations.size(); ++i)
     if (locations[i].block->offsets.contains(kind))
       intersect(slice, locations[i].slice->part, i, overlaps);
+  if (places_)
+    drop_repeats(overlaps, [&](std::size_t source) {
+      return !places_->paths[locations[source].file].empty();
+    });
   check_cover(slice, overlaps, stored, path());
   for (const Overlap& overlap : overlaps) {
     const Location& at = locations[overlap.source];
@@ -324,20 +341,24 @@ void CheckpointSource::add_runs(const SliceRequest& wanted, const Slice& slice, 
 }
 
 std::int64_t CheckpointSource::read(std::span<const SliceRequest> wanted, const TakeValues& take) {
-  const std::int64_t before = bytes_read_;
+  const std::int64_t before = pieces_->bytes_read();
   std::vector<Run> runs;
-  for (std::size_t i = 0; i < wanted.size(); ++i)
-    for (const Slice& slice : wanted[i].slices) add_runs(wanted[i], slice, i, runs);
-  std::ranges::sort(runs, {}, [](const Run& run) { return std::pair(run.file, run.offset); });
-  for (const Run& run : runs) {
-    open(run.file);
-    const std::string& parameter = wanted[run.request].parameter;
-    if (has_absmax(run.code) || run.of_absmax)
-      read_codes(run, parameter, take);
-    else
-      read_run(run, parameter, take);
-  }
-  return bytes_read_ - before;
+  const auto find = [&] {
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      for (const Slice& slice : wanted[i].slices) add_runs(wanted[i], slice, i, runs);
+    std::ranges::sort(runs, {}, [](const Run& run) { return std::pair(run.file, run.offset); });
+  };
+  pieces_->during([&](bool rehearsal) {
+    if (runs.empty()) find();
+    for (const Run& run : runs) {
+      const std::string& parameter = wanted[run.request].parameter;
+      if (has_absmax(run.code) || run.of_absmax)
+        read_codes(run, parameter, rehearsal ? TakeValues() : take);
+      else
+        read_run(run, parameter, rehearsal ? TakeValues() : take);
+    }
+  });
+  return pieces_->bytes_read() - before;
 }
 
 void CheckpointSource::read_run(const Run& run, const std::string& parameter,
@@ -346,7 +367,8 @@ void CheckpointSource::read_run(const Run& run, const std::string& parameter,
   const StoredType type = run.code == ValueCode::bf16 ? StoredType::bf16 : StoredType::f32;
   for (std::int64_t at = run.offset, next = 0; at < end; at = next) {
     next = std::min(end, (at / kPieceBytes + 1) * kPieceBytes);
-    take(run.request, run.to + (at - run.offset) / each, type, bytes_at(at, next - at, parameter));
+    const auto values = pieces_->bytes_at(run.file, at, next - at, parameter);
+    if (take) take(run.request, run.to + (at - run.offset) / each, type, values);
   }
 }
 
@@ -364,63 +386,31 @@ void CheckpointSource::read_codes(const Run& run, const std::string& parameter,
     const std::int64_t first = run.at + done, block = first / kCodeBlock;
     if (has_absmax(run.code)) {
       absmax.resize((first + count - 1) / kCodeBlock - block + 1);
-      read_bytes(run.absmax + block * kElementBytes, std::as_writable_bytes(std::span(absmax)),
-                 parameter);
+      read_bytes(run.file, run.absmax + block * kElementBytes,
+                 std::as_writable_bytes(std::span(absmax)), parameter);
       if (!run.of_absmax) {
         codes.resize(count);
-        read_bytes(run.offset + done, codes, parameter);
+        read_bytes(run.file, run.offset + done, codes, parameter);
       }
+      if (!take) continue;
       for (std::int64_t i = 0; i < count; ++i) {
         const float most = absmax[(first + i) / kCodeBlock - block];
         values[i] =
             run.of_absmax ? most : map.value(std::to_integer<std::uint8_t>(codes[i])) * most;
       }
     }
-    take(run.request, run.to + done, StoredType::f32, std::as_bytes(std::span(values)));
+    if (take) take(run.request, run.to + done, StoredType::f32, std::as_bytes(std::span(values)));
   }
 }
 
-void CheckpointSource::read_bytes(std::int64_t at, std::span<std::byte> to,
+void CheckpointSource::read_bytes(std::int64_t file, std::int64_t at, std::span<std::byte> to,
                                   const std::string& parameter) {
   while (!to.empty()) {
     const std::int64_t count = std::min(std::ssize(to), kPieceBytes - at % kPieceBytes);
-    std::ranges::copy(bytes_at(at, count, parameter), to.begin());
+    std::ranges::copy(pieces_->bytes_at(file, at, count, parameter), to.begin());
     to = to.subspan(count);
     at += count;
   }
-}
-
-/// Bytes of one piece of the open file. A verified piece that is no longer held is not read whole.
-std::span<const std::byte> CheckpointSource::bytes_at(std::int64_t at, std::int64_t count,
-                                                      const std::string& parameter) {
-  const std::int64_t piece = at / kPieceBytes;
-  if (!verified_[file_at_][piece]) verify(piece, parameter);
-  if (piece == piece_at_) return std::span(piece_).subspan(at % kPieceBytes, count);
-  part_.resize(count);
-  file_->read(at, part_);
-  bytes_read_ += count;
-  return part_;
-}
-
-void CheckpointSource::open(std::int64_t file) {
-  if (file == file_at_) return;
-  file_at_ = piece_at_ = -1;
-  const StoredFile& stored = index_.files[file];
-  file_.emplace(concat(path(), '/', stored.name));
-  if (file_->bytes() != stored.bytes)
-    refuse(file_->path(), " has ", file_->bytes(), " bytes instead of ", stored.bytes,
-           ": it is cut short or altered");
-  verified_[file].resize(stored.checksums.size());
-  file_at_ = file;
-}
-
-/// Reads a piece of the open file and compares it with its checksum.
-void CheckpointSource::verify(std::int64_t piece, const std::string& parameter) {
-  piece_at_ = -1;
-  read_piece(*file_, index_.files[file_at_], piece, piece_, parameter);
-  bytes_read_ += std::ssize(piece_);
-  verified_[file_at_][piece] = true;
-  piece_at_ = piece;
 }
 
 }  // namespace axonn

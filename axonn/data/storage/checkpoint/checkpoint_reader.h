@@ -4,14 +4,15 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "axonn/data/storage/checkpoint/checkpoint_index.h"
+#include "axonn/data/storage/checkpoint/stored_pieces.h"
 #include "axonn/data/storage/parameter_source.h"
-#include "axonn/foundation/base/files.h"
 #include "axonn/ranks/comm/communicator.h"
 
 namespace axonn {
@@ -30,6 +31,9 @@ class CheckpointReader {
   CheckpointReader(Communicator& world, const std::string& path, std::int64_t before = kAnyStep);
   /// For a single rank.
   explicit CheckpointReader(const std::string& path);
+  /// One whose files lie on several nodes, and may have elements of each other, with equal values.
+  /// Reading its values is collective over the ranks of these nodes.
+  CheckpointReader(std::string folder, CheckpointIndex index, StateTexts texts, FilePlaces places);
 
   /// Reads all files. Throws UsageError, naming the file, if one does not match its checksums.
   void verify_files() const;
@@ -47,6 +51,8 @@ class CheckpointReader {
   bool has_kind(std::string_view kind) const;
   /// Whether the path was that of a folder of checkpoints, of which it took the newest.
   bool one_of_several() const { return one_of_several_; }
+  /// Where its files are; null if they are in its folder.
+  const FilePlaces* places() const { return places_ ? &*places_ : nullptr; }
   /// One line for each newer checkpoint that was damaged and skipped.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
@@ -58,6 +64,7 @@ class CheckpointReader {
   std::string folder_;
   CheckpointIndex index_;
   StateTexts texts_;
+  std::optional<FilePlaces> places_;
   std::vector<std::string> warnings_;
   bool one_of_several_ = false;
 };
@@ -70,7 +77,7 @@ std::string absmax_of(const std::string& kind);
 /// handed on as their values in f32. Verifies
 /// every byte that it uses: the first run of elements in a piece of kPieceBytes reads and verifies
 /// the whole piece. Each read() goes through every file once, front to back, only where the file
-/// holds wanted elements. Not collective. Holds one piece.
+/// holds wanted elements. Collective only if the files lie on several nodes. Holds a few pieces.
 class CheckpointSource final : public ParameterSource {
  public:
   /// The reader must outlive it. `kinds` are those that will be read; the first is what requests
@@ -82,8 +89,8 @@ class CheckpointSource final : public ParameterSource {
                    const std::function<bool(std::string_view parameter)>& passed_over = {});
 
   /// Before anything is read, throws UsageError if the checkpoint lacks some of the wanted elements
-  /// or has them twice. While reading, throws UsageError with the file, and with the parameter if
-  /// the data is altered.
+  /// or, unless its files lie on several nodes, has them twice. While reading, throws UsageError
+  /// with the file, and with the parameter if the data is altered.
   std::int64_t read(std::span<const SliceRequest> wanted, const TakeValues& take) override;
 
  private:
@@ -111,20 +118,15 @@ class CheckpointSource final : public ParameterSource {
                 std::vector<Run>& runs) const;
   void read_run(const Run& run, const std::string& parameter, const TakeValues& take);
   void read_codes(const Run& run, const std::string& parameter, const TakeValues& take);
-  void read_bytes(std::int64_t at, std::span<std::byte> to, const std::string& parameter);
-  void open(std::int64_t file);
-  void verify(std::int64_t piece, const std::string& parameter);
-  std::span<const std::byte> bytes_at(std::int64_t at, std::int64_t count,
-                                      const std::string& parameter);
+  void read_bytes(std::int64_t file, std::int64_t at, std::span<std::byte> to,
+                  const std::string& parameter);
 
   const CheckpointIndex& index_;
   std::string weights_;  // the kind that requests for "master" get
   std::map<std::string, std::int64_t, std::less<>> indices_;  // of parameters in the index
   std::vector<std::vector<Location>> locations_;              // by index
-  std::vector<std::vector<bool>> verified_;                   // by file and piece
-  std::optional<InputFile> file_;
-  std::int64_t file_at_ = -1, piece_at_ = -1, bytes_read_ = 0;
-  std::vector<std::byte> piece_, part_;
+  const FilePlaces* places_;                                  // null: in one folder
+  std::unique_ptr<StoredPieces> pieces_;
 };
 
 }  // namespace axonn

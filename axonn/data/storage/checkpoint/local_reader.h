@@ -10,14 +10,23 @@
 
 namespace axonn {
 
-/// This rank's shard of the newest local checkpoint of the run after step `after` that is whole: an
-/// intact shard of each rank, of the same start, lies on some node. A shard that is not on its
-/// rank's node is sent there. The reader has this rank's values and rank 0's texts. Nothing if no
-/// local checkpoint is whole.
+/// Which local checkpoints of a run are looked for.
+struct LocalSearch {
+  std::int64_t after = 0;          ///< of later steps,
+  std::int64_t until = INT64_MAX;  ///< up to this one
+  int other_ranks = 0;             ///< ranks of the other grid that wrote them; 0: this grid did
+};
+
+/// The newest local checkpoint of the run that is whole: an intact shard of each rank, of the same
+/// start, lies on some node. Nothing if none is. The reader has rank 0's texts, and
 ///
-/// Adds a line for each newer one that is not, and for each damaged shard, to `told` on all ranks.
-/// Collective. Reads each shard of the checkpoint and its copy once to verify them.
+///   of this grid      this rank's shard. If it is not on the rank's node, it is sent there.
+///   of another grid   all shards, where they are: reading values is collective.
+///
+/// Adds a line for each newer one that is not whole, and for each damaged shard, to `told` on all
+/// ranks. Collective. Reads each shard of the checkpoint and its copy once to verify them.
 std::optional<CheckpointReader> newest_local(Communicator& world, const LocalStore& store,
-                                             std::int64_t after, std::vector<std::string>& told);
+                                             const LocalSearch& search,
+                                             std::vector<std::string>& told);
 
 }  // namespace axonn

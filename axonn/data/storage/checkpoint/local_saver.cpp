@@ -29,6 +29,7 @@ LocalSaver::LocalSaver(Communicator& world, LocalStore store, std::int64_t kept)
       store_(std::move(store)),
       rank_(world.rank()),
       nodes_(nodes_of(world, store_.node)),
+      views_(views_of(world, store_)),
       group_(world.split(0, "local checkpoints")),
       start_(broadcast_text(world, random_hex(), 0)),
       kept_(kept) {
@@ -37,14 +38,14 @@ LocalSaver::LocalSaver(Communicator& world, LocalStore store, std::int64_t kept)
     if (keeper_of(nodes_, rank) == rank_) clients_.push_back(rank);
 }
 
-void LocalSaver::check_room(std::int64_t bytes) const {
+void LocalSaver::check_room(std::int64_t bytes, std::int64_t replaced) const {
   std::vector<std::int64_t> all(world_.size());
   world_.all_gather(buffer(std::span(all)), buffer(std::span(&bytes, 1)), "local bytes").wait();
   std::int64_t need = 0;
   for (int rank = 0; rank < world_.size(); ++rank)
     for (const int holder : {rank, keeper_of(nodes_, rank)})
-      if (holder >= 0 && nodes_.of(holder) == nodes_.of(rank_)) need += all[rank];
-  if (kept_ < 0) need *= 2;  // otherwise one is there
+      if (holder >= 0 && views_.of(holder) == views_.of(rank_)) need += all[rank];
+  if (kept_ < 0) need = std::max(need, 2 * need - replaced);  // otherwise one is there
   const std::int64_t room = free_bytes(store_.folder);
   agree(world_, "local checkpoints",
         room >= need ? ""
@@ -82,7 +83,7 @@ void LocalSaver::remove_older() const {
     if (own && !stays(shard.step)) remove_beside_others(shard.folder(store_));
   }
   for (const std::int64_t step : steps_in(store_.of_run()))
-    if (leads_node() && !stays(step)) remove_beside_others(store_.of_run() + '/' + step_name(step));
+    if (leads_view() && !stays(step)) remove_beside_others(store_.of_run() + '/' + step_name(step));
 }
 
 void LocalSaver::write() {

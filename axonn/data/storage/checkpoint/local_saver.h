@@ -40,8 +40,9 @@ class LocalSaver {
   int node_count() const { return nodes_.count(); }
 
   /// Throws AgreedError unless the folder of each node has room for the shards and copies that will
-  /// be there at once, if this rank's shard has so many bytes. Collective.
-  void check_room(std::int64_t bytes) const;
+  /// be there at once, if this rank's shard has so many bytes. `replaced`: bytes on this node that
+  /// go when the first local checkpoint is whole. Collective.
+  void check_room(std::int64_t bytes, std::int64_t replaced = 0) const;
 
   /// Takes a snapshot of all slices, owned or not, and starts to write it. Collective; only rank
   /// 0's texts are used. Throws AgreedError if a rank cannot take it, or if `compare`, which is
@@ -59,12 +60,12 @@ class LocalSaver {
   void write();
   void remove_older() const;
   LocalShard shard_of(int rank) const { return {step_, rank, start_}; }
-  bool leads_node() const { return nodes_.ranks_on(nodes_.of(rank_)).front() == rank_; }
+  bool leads_view() const { return views_.ranks_on(views_.of(rank_)).front() == rank_; }
 
   Communicator& world_;
   LocalStore store_;
   int rank_;
-  Hosts nodes_;
+  Hosts nodes_, views_;
   std::unique_ptr<Communicator> group_;  // of the thread
   std::string start_;                    // 16 random hex digits
   std::vector<int> clients_;             // whose copies this rank writes

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "axonn/data/storage/checkpoint/state_snapshot.h"
 #include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/host.h"
 #include "axonn/foundation/base/random.h"
 #include "axonn/ranks/comm/texts.h"
 
@@ -50,6 +52,28 @@ std::size_t checked_length(const std::string& tail) {
   const auto length = parse_hex(tail.substr(0, std::min(tail.size(), kLengthDigits)));
   if (!length || *length > tail.size() - kLengthDigits) refuse("what came with it is cut short");
   return *length;
+}
+
+/// The hash of a text of each rank.
+std::vector<std::uint64_t> hashes_of(Communicator& world, const std::string& text) {
+  auto mine = static_cast<std::int64_t>(hash_text(text));
+  std::vector<std::int64_t> all(world.size());
+  world.all_gather(buffer(std::span(all)), buffer(std::span(&mine, 1)), "nodes").wait();
+  return {all.begin(), all.end()};
+}
+
+/// What ranks have in common that see the same folder; tests give hosts folders of their own.
+std::string host_of(const LocalStore& store) { return concat(host_name(), ':', store.folder); }
+
+/// Moves the shards of one node into the folder of another, but for those that are there.
+void move_shards(const LocalStore& from, const LocalStore& to) {
+  std::error_code ignored;  // another node's rank may have moved it
+  for (const LocalShard& shard : shards_in(from)) {
+    const fs::path target = shard.folder(to);
+    fs::create_directories(target.parent_path(), ignored);
+    if (!fs::exists(target, ignored)) fs::rename(shard.folder(from), target, ignored);
+  }
+  remove_shards(from);
 }
 
 /// Starts the messages of one round and returns when all are there. An empty message is none.
@@ -143,11 +167,39 @@ void remove_shards(const LocalStore& store) {
   if (!store.run.empty()) remove_beside_others(store.of_run());
 }
 
+std::int64_t keep_step(const LocalStore& store, std::int64_t step) {
+  const auto folder = [&](std::int64_t one) { return store.of_run() + '/' + step_name(one); };
+  for (const std::int64_t other : steps_in(store.of_run()))
+    if (other != step) remove_beside_others(folder(other));
+  std::int64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder(step), error), end; !error && at != end;
+       at.increment(error))
+    if (at->is_regular_file(error)) bytes += static_cast<std::int64_t>(at->file_size(error));
+  return bytes;
+}
+
 Hosts nodes_of(Communicator& world, const std::string& node) {
-  auto mine = static_cast<std::int64_t>(hash_text(node));
-  std::vector<std::int64_t> all(world.size());
-  world.all_gather(buffer(std::span(all)), buffer(std::span(&mine, 1)), "nodes").wait();
-  return Hosts(std::vector<std::uint64_t>(all.begin(), all.end()));
+  return Hosts(hashes_of(world, node));
+}
+
+Hosts views_of(Communicator& world, const LocalStore& store) {
+  return Hosts(hashes_of(world, concat(host_of(store), '/', store.node)));
+}
+
+void adopt_shards(Communicator& world, const LocalStore& store) {
+  const std::vector<std::uint64_t> nodes = hashes_of(world, store.node),
+                                   names = hashes_of(world, host_name());
+  const Hosts hosts(hashes_of(world, host_of(store))), views = views_of(world, store);
+  std::set<std::uint64_t> of_others;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const bool here = hosts.of(rank) == hosts.of(world.rank());
+    of_others.insert(here ? nodes[rank] : names[rank]);
+  }
+  if (views.ranks_on(views.of(world.rank())).front() == world.rank())
+    for (const std::string& node : names_of(store.folder))
+      if (!of_others.contains(hash_text(node))) move_shards({store.folder, node, store.run}, store);
+  world.barrier("shards of other nodes");
 }
 
 int keeper_of(const Hosts& nodes, int rank) {
@@ -199,18 +251,7 @@ void ShardWriter::publish(const CheckpointIndex& index, const StateTexts& texts)
 void ShardWriter::publish(const std::string& tail) {
   const std::vector<std::uint64_t> checksums = finish_file();
   attempt([&] {
-    if (tail.starts_with(kFaultMark)) refuse(tail.substr(1));
-    const std::size_t length = checked_length(tail);
-    const CheckpointIndex index = parse_index(tail.substr(kLengthDigits, length), path_);
-    StateTexts texts;
-    std::size_t at = kLengthDigits + length;
-    for (const auto& [name, stored] : index.texts) {
-      if (stored.bytes > std::ssize(tail) - static_cast<std::int64_t>(at))
-        refuse(name, " is cut short");
-      texts[name] = tail.substr(at, stored.bytes);
-      if (xxh3(texts[name]) != stored.checksum) refuse(name, " arrived altered");
-      at += stored.bytes;
-    }
+    const auto [index, texts] = parse_tail(tail, path_);
     if (index.files.empty() ? !checksums.empty() : index.files.front().checksums != checksums)
       refuse(path_, " arrived altered: it does not match its checksums");
     publish(index, texts);
@@ -225,6 +266,23 @@ std::string tail_of(CheckpointIndex index, const StateTexts& texts) {
   }
   const std::string text = to_text(index);
   return hex_of(text.size()) + text + all;
+}
+
+std::pair<CheckpointIndex, StateTexts> parse_tail(const std::string& tail,
+                                                  const std::string& path) {
+  if (tail.starts_with(kFaultMark)) refuse(tail.substr(1));
+  const std::size_t length = checked_length(tail);
+  CheckpointIndex index = parse_index(tail.substr(kLengthDigits, length), path);
+  StateTexts texts;
+  std::size_t at = kLengthDigits + length;
+  for (const auto& [name, stored] : index.texts) {
+    if (stored.bytes > std::ssize(tail) - static_cast<std::int64_t>(at))
+      refuse(name, " is cut short");
+    texts[name] = tail.substr(at, stored.bytes);
+    if (xxh3(texts[name]) != stored.checksum) refuse(name, " arrived altered");
+    at += stored.bytes;
+  }
+  return {std::move(index), std::move(texts)};
 }
 
 std::string fault_tail(const std::string& fault) { return kFaultMark + fault; }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "axonn/data/storage/checkpoint/checkpoint_index.h"
@@ -56,8 +57,19 @@ void remove_beside_others(const std::string& folder);
 /// Removes all shards of the run on this node. Does not throw; several ranks may do it.
 void remove_shards(const LocalStore& store);
 
+/// Removes those of all other steps. Returns the bytes of those that stay on this node.
+std::int64_t keep_step(const LocalStore& store, std::int64_t step);
+
 /// The ranks by their nodes' names. Collective.
 Hosts nodes_of(Communicator& world, const std::string& node);
+/// The ranks by the folders that they see: those of one node and of one host. Collective.
+Hosts views_of(Communicator& world, const LocalStore& store);
+
+/// Moves the run's shards in other nodes' folders on this host into this node's, but for nodes that
+/// have ranks on this host, and for other hosts' folders on a file system that they share. A node
+/// may have another number than when they were written. Does not throw. Collective.
+void adopt_shards(Communicator& world, const LocalStore& store);
+
 /// The rank on another node that keeps a copy of a rank's shard; -1 if all are on one node.
 int keeper_of(const Hosts& nodes, int rank);
 
@@ -92,6 +104,10 @@ class ShardWriter {
 
 /// Index and texts as one text: what of a shard is not its file.
 std::string tail_of(CheckpointIndex index, const StateTexts& texts);
+
+/// What tail_of() was made of. Throws UsageError with the path if it is altered, and if it is a
+/// fault.
+std::pair<CheckpointIndex, StateTexts> parse_tail(const std::string& tail, const std::string& path);
 
 /// In its place, why the sender has no whole shard: publish() then fails with that.
 std::string fault_tail(const std::string& fault);
