@@ -53,7 +53,7 @@ case $task in
   sort) loss=0.75 length=14 tokens=8 steps=600 rewards=exact ;;
   add2) loss=0.55 every=10 length=12 tokens=5 steps=1000 rewards=exact ;;
   add3)
-    layers=4 kind=muon loss=0.42 every=10 length=16 tokens=6 steps=1600 rewards=exact rate=4e-4 ;;
+    layers=4 kind=muon loss=0.46 every=10 length=16 tokens=6 steps=1600 rewards=exact rate=4e-4 ;;
   think) loss=0.16 length=30 tokens=24 steps=600 rewards=format,number weights=0.5,0.5 ;;
   *) echo "there is no task $task: sort, add2, add3 or think" >&2; exit 2 ;;
 esac
