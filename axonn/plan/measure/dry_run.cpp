@@ -516,7 +516,7 @@ std::string to_text(const DryRun& result, const PreparedRun& run) {
   if (const std::int64_t every = config.checkpoint.local_every; every > 0)
     text += fmt::format(
         "local     {} of this rank every {}{}{}; at most {} for it in {}\n",
-        format_bytes(result.snapshot_bytes), every == 1 ? "step" : fmt::format("{} steps", every),
+        format_bytes(result.local.shard), every == 1 ? "step" : fmt::format("{} steps", every),
         result.local.sent > 0 ? ", also to another node if there is one" : "",
         result.local_seconds > 0 ? fmt::format(", in {:.2g} s or more", result.local_seconds) : "",
         format_bytes(result.local.stored), config.checkpoint.local_folder);

@@ -46,7 +46,7 @@ LocalBytes local_bytes(const Config& config, std::int64_t shard) {
   if (options.local_every == 0) return {};
   const std::int64_t ranks = config.parallelism.grid().ranks(), together = options.local_node_ranks;
   const bool copies = ranks > std::max<std::int64_t>(together, 1);
-  LocalBytes bytes{.stored = (copies ? 4 : 2) * shard, .sent = copies ? shard : 0};
+  LocalBytes bytes{.shard = shard, .stored = (copies ? 4 : 2) * shard, .sent = copies ? shard : 0};
   const bool is_memory = (options.local_folder + '/').starts_with("/dev/shm/");
   bytes.memory = shard + (is_memory ? bytes.stored : 0);
   return bytes;

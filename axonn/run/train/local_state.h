@@ -16,6 +16,7 @@ namespace axonn {
 
 /// Bytes of local checkpoints that a rank accounts for, if its shard has so many.
 struct LocalBytes {
+  std::int64_t shard = 0;   ///< of the rank
   std::int64_t stored = 0;  ///< on its node: two shards, and two copies of another node's
   std::int64_t sent = 0;    ///< with each, to another node
   std::int64_t memory = 0;  ///< of the host: the snapshot, and what is stored below /dev/shm

@@ -147,6 +147,12 @@ TEST(DryRun, CountsTheBytesOfLocalCheckpointsAndTheirMemory) {
   EXPECT_EQ(alone.local.stored, 2 * shard);
   EXPECT_EQ(alone.local.sent, 0);
   EXPECT_EQ(alone.local.memory, shard);
+  config.offload.dir = testing::TempDir();  // where the snapshot is then
+  config.offload.optimizer = true;
+  const DryRun offloaded = dry_run(prepared(config), 0);
+  EXPECT_EQ(offloaded.snapshot_bytes, 0);
+  EXPECT_THAT(to_text(offloaded, prepared(config)),
+              HasSubstr("local     " + format_bytes(shard) + " of this rank"));
 }
 
 TEST(DryRun, ComparesTheMemoryOfAllRanksThatShareItWithWhatThereIs) {
