@@ -73,7 +73,8 @@ using BytePairs = std::uint16_t __attribute__((vector_size(Registers::kEach)));
                                                 int to) {
   const BytePairs moved =
       from < to ? pairs_at(bytes) << (to - from) : pairs_at(bytes) >> (from - to);
-  return moved & static_cast<std::uint16_t>(((1 << count) - 1) * 0x0101 << to);
+  const auto each = static_cast<std::uint16_t>(((1 << count) - 1) * 0x0101 << to);
+  return moved & each;
 }
 
 /// A record of a large block with the numbers of its parts as floats. Products are exact, so that
