@@ -10,7 +10,7 @@
 #include "axonn/compute/ops/cpu/floats.h"
 
 // Products of bytes by AVX2. A strip of 64 codes takes as many registers as Lanes: here register i
-// has those of block i of 32. The build copies this file, integers_avx512.h or integers_none.h to
+// has those of block i of 32. The build copies this file or that of another set of instructions to
 // axonn/compute/ops/cpu/integers.h.
 
 namespace axonn::cpu {
@@ -20,7 +20,8 @@ constexpr bool kHasIntegers = true;
 /// A register of bytes, or of words of 32 bits.
 using Integers = std::uint64_t __attribute__((vector_size(kRegisterBytes), may_alias));
 
-/// What plus_signed_products() adds to codes: its products are those of codes with so much more.
+/// plus_signed_products() multiplies codes plus this number; what its sums begin with makes up for
+/// that.
 constexpr int kSignedOffset = 0;
 
 namespace detail {
