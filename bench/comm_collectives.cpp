@@ -19,8 +19,9 @@
 //   bench_comm_collectives RANKS                   ranks as threads
 //   mpirun -np N bench_comm_collectives MBIT_S     MPI processes, each with a link of that rate
 //   mpirun -np N bench_comm_collectives methods [KIB [MBIT_S US US]]
+//   mpirun -np N bench_comm_collectives checksums  without and with parallelism.verify_messages
 //
-// The last one times the methods of collective_cost.h in turn, call by call, on the world, and
+// methods times the methods of collective_cost.h in turn, call by call, on the world, and
 // times what the transport chooses. KIB is the largest size. The choice is made by default rates,
 // or by those of hosts' links: MBIT_S, and latencies between hosts and inside them.
 //
@@ -171,6 +172,29 @@ void compare_methods(Communicator& world, const CollectiveRates& rates, std::int
       if (bytes <= most_bytes) compare_methods(world, rates, c, bytes);
 }
 
+/// Each collective without and with checksums of its messages in turn; the slowest rank's seconds.
+void compare_checksums(Communicator& world) {
+  if (world.rank() == 0)
+    std::printf("%d ranks; ms\n%-15s%10s%10s%10s%8s\n", world.size(), "collective", "bytes",
+                "without", "with", "ratio");
+  for (const Case& c : kCases)
+    for (const std::int64_t bytes : kSizes) {
+      std::vector<float> values(bytes / sizeof(float), 1.f), part(values.size() / world.size());
+      const Buffer whole = buffer(std::span(values)), piece = buffer(std::span(part));
+      std::vector<double> seconds[2], ratios;
+      for (int round = 0; round < 3 * kRounds; ++round) {
+        for (const bool checksums : {false, true}) {
+          world.set_policy({.checksums = checksums});
+          seconds[checksums].push_back(time(world, [&] { c.start(world, whole, piece).wait(); }));
+        }
+        ratios.push_back(seconds[1].back() / seconds[0].back());
+      }
+      if (world.rank() == 0)
+        std::printf("%-15s%10ld%10.3f%10.3f%8.3f\n", c.name, static_cast<long>(bytes),
+                    median(seconds[0]) * 1e3, median(seconds[1]) * 1e3, median(ratios));
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -182,6 +206,10 @@ int main(int argc, char** argv) {
     }
     const std::int64_t most = argc > 2 ? std::atol(argv[2]) << 10 : 16 << 20;
     run_mpi([&](Communicator& world) { compare_methods(world, rates, most); });
+    return 0;
+  }
+  if (argc > 1 && std::string_view(argv[1]) == "checksums" && under_launcher()) {
+    run_mpi(compare_checksums);
     return 0;
   }
   const double number = argc == 2 ? std::atof(argv[1]) : 0;

@@ -1,7 +1,8 @@
 // Times steps of the same run with several settings in turn, on one thread, and prints the median
 // ratio of each to the first.
 //
-// Usage: bench_train_variants recompute|documents|sums|products [ROUNDS [HIDDEN [SEQ_LEN]]]
+// Usage: bench_train_variants recompute|documents|sums|products|values|operations [ROUNDS [HIDDEN
+//        [SEQ_LEN]]]
 //
 //   recompute  no recomputation; budgets at a quarter, a half and three quarters between the peaks
 //              of none and full; full
@@ -10,15 +11,17 @@
 //   sums       without and with checksums of the state (training.verify_state), in f32 and in bf16;
 //              GPT-2 of 12 layers with its vocabulary, which is GPT-2 124M with HIDDEN 768
 //   products   the same without and with sums of each product (training.verify_products)
+//   values     likewise with sums of all values (training.verify_values)
+//   operations likewise with all operations done twice (training.verify_operations)
 //
 // Seconds are of the processor, which other programs on the machine disturb less than the clock.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -178,19 +181,21 @@ int main(int argc, char** argv) {
   const auto number = [&](int i, int otherwise) {
     return argc > i ? std::atoi(argv[i]) : otherwise;
   };
-  constexpr std::array kKinds{"recompute", "documents", "sums", "products"};
-  if (std::ranges::find(kKinds, what) == kKinds.end()) {
+  const std::map<std::string, bool TrainingConfig::*> checks{
+      {"sums", &TrainingConfig::verify_state},
+      {"products", &TrainingConfig::verify_products},
+      {"values", &TrainingConfig::verify_values},
+      {"operations", &TrainingConfig::verify_operations}};
+  if (what != "recompute" && what != "documents" && !checks.contains(what)) {
     std::fprintf(stderr,
-                 "usage: bench_train_variants recompute|documents|sums|products [ROUNDS "
-                 "[HIDDEN [SEQ_LEN]]]\n");
+                 "usage: bench_train_variants recompute|documents|sums|products|values|operations "
+                 "[ROUNDS [HIDDEN [SEQ_LEN]]]\n");
     return 2;
   }
   const Config config = base_config(number(3, 256), number(4, 512));
-  if (what == "sums" || what == "products") {
-    const auto kind =
-        what == "sums" ? &TrainingConfig::verify_state : &TrainingConfig::verify_products;
+  if (const auto check = checks.find(what); check != checks.end()) {
     for (const DType dtype : {DType::f32, DType::bf16})
-      time_in_turn(sums_variants(config, dtype, kind), number(2, 9));
+      time_in_turn(sums_variants(config, dtype, check->second), number(2, 9));
     return 0;
   }
   const std::string folder = std::filesystem::temp_directory_path() / "bench-train-variants";

@@ -44,6 +44,7 @@ struct Matmul {
   View bias_gradient = {};
 
   static constexpr std::string_view kName = "matmul";
+  static constexpr std::uint32_t kAlsoWrites = 0b1010000;
   static constexpr auto kKind = OperationKind::product;
   auto operands() const {
     return std::array{out, a, b, bias, gelu_input, gelu_derivative_at, bias_gradient};
@@ -155,6 +156,7 @@ struct Attention {
   std::int64_t queries() const { return query_blocks.data ? q.rows / sequences() : positions; }
 
   static constexpr std::string_view kName = "attention";
+  static constexpr std::uint32_t kAlsoWrites = 0b10000;
   static constexpr auto kKind = OperationKind::attention;
   auto operands() const { return std::array{out, q, k, v, stats, starts, query_blocks}; }
 };
@@ -176,6 +178,7 @@ struct AttentionBackward {
   View d_k, d_v;  ///< (B·T, k·D) of q's type or f32, both of the same
 
   static constexpr std::string_view kName = "attention_backward";
+  static constexpr std::uint32_t kAlsoWrites = 0b110;
   static constexpr auto kKind = OperationKind::attention;
   auto operands() const {
     return std::array{
@@ -206,6 +209,7 @@ struct CachedAttention {
   float cap = 0;
 
   static constexpr std::string_view kName = "cached_attention";
+  static constexpr std::uint32_t kAlsoWrites = 0b10000;
   auto operands() const { return std::array{out, q, keys, values, stats, slots, positions}; }
 };
 
@@ -236,6 +240,10 @@ class Backend {
   /// Remarks for the user on how operations were computed since the last call, such as a library
   /// that does not support their operands. One line each; no line is ever repeated.
   virtual std::vector<std::string> take_remarks() { return {}; }
+
+  /// Compares the memory with checksums that this backend keeps of it, if any (GuardingBackend).
+  /// Throws Error if it differs.
+  virtual void check_memory() {}
 
   /// Computes a product and its epilogue: by product() alone if fuses() is true. Otherwise by
   /// product(), then ops::Gelu, GeluBackward and ColumnSum, with the result rounded in between.

@@ -52,6 +52,7 @@ struct CausalConvolution {
   bool adjoint = false;
 
   static constexpr std::string_view kName = "causal_convolution";
+  static constexpr std::uint32_t kAlsoWrites = 0b1000000;
   auto operands() const {
     return std::array{out, inp, weight, seen.starts, seen.slots, seen.position, kept};
   }
@@ -76,6 +77,7 @@ struct DeltaGates {
   View a_log, bias;  ///< (1, h) W
 
   static constexpr std::string_view kName = "delta_gates";
+  static constexpr std::uint32_t kAlsoWrites = 0b10;
   auto operands() const { return std::array{decay, beta, a, b, a_log, bias}; }
   void run(auto launch, const Checker& check) const;
 };
@@ -88,6 +90,7 @@ struct DeltaGatesBackward {
   View of_a_log, of_bias;  ///< (R, h) f32: the terms of the gradients of a_log and bias
 
   static constexpr std::string_view kName = "delta_gates_backward";
+  static constexpr std::uint32_t kAlsoWrites = 0b1110;
   auto operands() const {
     return std::array{d_a,       d_b,       of_a_log,      of_bias,
                       d_decay,   d_beta,    forward.decay, forward.beta,
@@ -115,6 +118,7 @@ struct DeltaRule {
   std::int64_t first_value = 0;
 
   static constexpr std::string_view kName = "delta_rule";
+  static constexpr std::uint32_t kAlsoWrites = 0b10;
   auto operands() const {
     return std::array{out, states, q, k, v, decay, beta, seen.starts, seen.slots, seen.position};
   }
@@ -141,6 +145,7 @@ struct DeltaRuleBackward {
   View memory;           ///< (B·g, memory_cols()) f32
 
   static constexpr std::string_view kName = "delta_rule_backward";
+  static constexpr std::uint32_t kAlsoWrites = 0b1111110;
   auto operands() const {
     return std::array{
         d_q,   d_k,       d_v,       d_decay,   d_beta,        deltas,       memory,

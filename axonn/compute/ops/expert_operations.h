@@ -35,6 +35,7 @@ struct Route {
   bool chosen = false;  ///< ids holds a recorded choice: for each row different numbers below E
 
   static constexpr std::string_view kName = "route";
+  static constexpr std::uint32_t kAlsoWrites = 0b11110;
   auto operands() const {
     return std::array{scores, weights, ids, log_sums, score_sums, logits, bias};
   }
@@ -86,6 +87,7 @@ struct ExpertOrder {
   View ids;        ///< (R, k) i32, below E, different within a row
 
   static constexpr std::string_view kName = "expert_order";
+  static constexpr std::uint32_t kAlsoWrites = 0b10;
   auto operands() const { return std::array{copy_rows, counts, ids}; }
   void run(auto launch, const Checker& check) const;
 };
@@ -146,6 +148,7 @@ struct CombineRowsBackward {
   View weights;    ///< (R, k) f32
 
   static constexpr std::string_view kName = "combine_rows_backward";
+  static constexpr std::uint32_t kAlsoWrites = 0b10;
   auto operands() const { return std::array{d_inp, d_weights, d_out, inp, copy_rows, weights}; }
   void run(auto launch, const Checker& check) const;
 };

@@ -1,5 +1,9 @@
 #include "axonn/compute/ops/forwarding_backend.h"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "axonn/compute/tensor/device.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/moment.h"
@@ -32,6 +36,12 @@ class TracingBackend final : public ForwardingBackend {
 };
 
 }  // namespace
+
+std::vector<std::string> ForwardingBackend::take_remarks() {
+  std::vector<std::string> all = std::exchange(remarks_, {});
+  std::ranges::move(inner_->take_remarks(), std::back_inserter(all));
+  return all;
+}
 
 void ForwardingBackend::products(std::span<const Matmul> all) {
   if (all.empty()) return;

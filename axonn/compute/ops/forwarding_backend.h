@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -23,6 +24,11 @@ struct OperationCall {
   std::span<const View> operands;    ///< results first; one that the caller left out is empty
   std::span<const int> passes = {};  ///< how often each is read or written; empty: once
   std::size_t results = 1;           ///< operands that a caller should look at as the results
+  std::uint32_t also_writes = 0;     ///< a bit for each operand that it writes besides these
+
+  bool writes(std::size_t operand) const {
+    return operand < results || (operand < 32 && (also_writes >> operand & 1) != 0);
+  }
 };
 
 /// A Backend that passes every operation to another one, through around(). Derive from it to time
@@ -37,7 +43,9 @@ class ForwardingBackend : public Backend {
   Device& device() override { return inner_->device(); }
   Arena& arena() override { return inner_->arena(); }
   std::string name() const override { return inner_->name(); }
-  std::vector<std::string> take_remarks() override { return inner_->take_remarks(); }
+  /// Those of remark(), then the inner backend's.
+  std::vector<std::string> take_remarks() override;
+  void check_memory() override { inner_->check_memory(); }
 
   void product(const Matmul& args) override {
     forward(args, [=, this] { inner_->product(args); });
@@ -86,6 +94,8 @@ class ForwardingBackend : public Backend {
   /// Runs one operation. `run` holds its arguments by value, so it may be copied, called later, and
   /// called again. Without an inner backend it is empty.
   virtual void around(const OperationCall&, const std::function<void()>& run) { run(); }
+  /// Adds a remark of its own.
+  void remark(std::string text) { remarks_.push_back(std::move(text)); }
 
  private:
   template <typename Operation, typename Run>
@@ -93,6 +103,7 @@ class ForwardingBackend : public Backend {
     const auto operands = args.operands();
     OperationCall call{.name = Operation::kName, .operands = operands};
     if constexpr (requires { Operation::kKind; }) call.kind = Operation::kKind;
+    if constexpr (requires { Operation::kAlsoWrites; }) call.also_writes = Operation::kAlsoWrites;
     const auto passes = [&] {
       if constexpr (requires { args.passes(); }) {
         static_assert(std::tuple_size_v<decltype(args.passes())> ==
@@ -112,6 +123,7 @@ class ForwardingBackend : public Backend {
 
   std::unique_ptr<Backend> owned_;
   Backend* inner_;
+  std::vector<std::string> remarks_ = {};
 };
 
 /// Counts the products that pass through it to another backend, by shape. Leaves out those of

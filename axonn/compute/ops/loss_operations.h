@@ -41,6 +41,7 @@ struct CombineSoftmax {
   View loss, lse, stats, targets;
 
   static constexpr std::string_view kName = "combine_softmax";
+  static constexpr std::uint32_t kAlsoWrites = 0b10;
   auto operands() const { return std::array{loss, lse, stats, targets}; }
   void run(auto launch, const Checker& check) const;
 };
@@ -79,6 +80,7 @@ struct CrossEntropy {
   View bonus = {};    ///< likewise
 
   static constexpr std::string_view kName = "cross_entropy";
+  static constexpr std::uint32_t kAlsoWrites = 0b110;
   auto operands() const { return std::array{d_logits, loss, lse, logits, targets, weights, bonus}; }
   void run(auto launch, const Checker& check) const;
 };

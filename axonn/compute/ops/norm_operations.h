@@ -29,6 +29,7 @@ struct AddMoments {
   View out, moments, a, b;
 
   static constexpr std::string_view kName = "add_moments";
+  static constexpr std::uint32_t kAlsoWrites = 0b10;
   auto operands() const { return std::array{out, moments, a, b}; }
   void run(auto launch, const Checker& check) const;
 };
@@ -84,6 +85,7 @@ struct NormForward {
   bool about_zero = false;
 
   static constexpr std::string_view kName = "norm_forward";
+  static constexpr std::uint32_t kAlsoWrites = 0b10;
   auto operands() const { return std::array{out, stats, inp, moments, weight, bias}; }
   void run(auto launch, const Checker& check) const;
 };
@@ -118,6 +120,7 @@ struct LayerNormWeightBackward {
   View d_weight, d_bias, d_out, inp, stats;
 
   static constexpr std::string_view kName = "layer_norm_weight_backward";
+  static constexpr std::uint32_t kAlsoWrites = 0b10;
   auto operands() const { return std::array{d_weight, d_bias, d_out, inp, stats}; }
   void run(auto launch, const Checker& check) const;
 };
@@ -137,6 +140,7 @@ struct NormBackward {
   bool about_zero = false;
 
   static constexpr std::string_view kName = "norm_backward";
+  static constexpr std::uint32_t kAlsoWrites = 0b110;
   auto operands() const {
     return std::array{d_inp, d_weight, d_bias, d_out, inp, weight, stats, residual};
   }
@@ -161,6 +165,7 @@ struct HeadNorm {
   float eps = 1e-5f;
 
   static constexpr std::string_view kName = "head_norm";
+  static constexpr std::uint32_t kAlsoWrites = 0b1000;
   auto operands() const { return std::array{out, inp, weight, rstd}; }
   void run(auto launch, const Checker& check) const;
 };
@@ -173,6 +178,7 @@ struct HeadNormBackward {
   View d_weight = {};  ///< (1, D) f32, added to; or empty
 
   static constexpr std::string_view kName = "head_norm_backward";
+  static constexpr std::uint32_t kAlsoWrites = 0b100000;
   auto operands() const {
     return std::array{d_inp, d_out, forward.inp, forward.weight, forward.rstd, d_weight};
   }

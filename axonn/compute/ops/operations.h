@@ -23,6 +23,7 @@
 //                 beside these in ops/rowwise/ and instantiated in ops/cpu/ and ops/gpu/; `check`
 //                 has its name for messages
 //   kKind         if it is not OperationKind::rowwise
+//   kAlsoWrites   a bit for each operand besides the first that it writes, if there are any
 //   passes()      how often it reads or writes each operand, if that is not once
 //
 // A View documented as T is f32, bf16 or f16; no operation has both bf16 and f16. Gradients of
@@ -121,6 +122,7 @@ struct AddSinks {
   View sinks;  ///< (1, h) W, f32, bf16 or f16
 
   static constexpr std::string_view kName = "add_sinks";
+  static constexpr std::uint32_t kAlsoWrites = 0b10;
   auto operands() const { return std::array{out, total, stats, sinks}; }
   void run(auto launch, const Checker& check) const;
 };
@@ -168,6 +170,7 @@ struct BranchCopies {
                   ///< with, the row where the second branch goes on, and the row after its end
 
   static constexpr std::string_view kName = "branch_copies";
+  static constexpr std::uint32_t kAlsoWrites = 0b110;
   auto operands() const { return std::array{copy_rows, weights, starts, branches}; }
   void run(auto launch, const Checker& check) const;
 };
@@ -228,6 +231,7 @@ struct XieluBackward {
   View d_p = {}, d_n = {};  ///< (1, 1) f32, added to
 
   static constexpr std::string_view kName = "xielu_backward";
+  static constexpr std::uint32_t kAlsoWrites = 0b1110;
   auto operands() const {
     return std::array{d_inp, sums, d_p, d_n, d_out, forward.inp, forward.p, forward.n};
   }

@@ -30,6 +30,7 @@ struct AdamW {
   float alpha = 0;           ///< its weight beside that of `first`
 
   static constexpr std::string_view kName = "adamw";
+  static constexpr std::uint32_t kAlsoWrites = 0b1001110;
   static constexpr auto kKind = OperationKind::update;
   auto operands() const { return std::array{out, master, first, second, gradient, scale, slow}; }
   void run(auto launch, const Checker& check) const;
@@ -47,6 +48,7 @@ struct Sgd {
   bool nesterov = false;  ///< step by the gradient + beta · momentum, not by the momentum
 
   static constexpr std::string_view kName = "sgd";
+  static constexpr std::uint32_t kAlsoWrites = 0b10010;
   static constexpr auto kKind = OperationKind::update;
   auto operands() const { return std::array{out, master, gradient, scale, momentum}; }
   void run(auto launch, const Checker& check) const;
@@ -59,6 +61,7 @@ struct Lion {
   std::int64_t decayed = 0;
 
   static constexpr std::string_view kName = "lion";
+  static constexpr std::uint32_t kAlsoWrites = 0b110;
   static constexpr auto kKind = OperationKind::update;
   auto operands() const { return std::array{out, master, mean, gradient, scale}; }
   void run(auto launch, const Checker& check) const;
@@ -77,6 +80,7 @@ struct ScheduleFreeAdamW {
   std::int64_t decayed = 0;  ///< as in AdamW
 
   static constexpr std::string_view kName = "schedule_free_adamw";
+  static constexpr std::uint32_t kAlsoWrites = 0b11110;
   static constexpr auto kKind = OperationKind::update;
   auto operands() const { return std::array{out, master, z, average, second, gradient, scale}; }
   void run(auto launch, const Checker& check) const;
@@ -93,6 +97,7 @@ struct AddSquares {
   float row_share = 1, col_share = 1;
 
   static constexpr std::string_view kName = "add_squares";
+  static constexpr std::uint32_t kAlsoWrites = 0b10;
   static constexpr auto kKind = OperationKind::update;
   auto operands() const { return std::array{rows, cols, gradient, scale}; }
   auto passes() const { return std::array{2, 2, rows.data ? 2 : 1, 1}; }
@@ -143,6 +148,7 @@ struct Adafactor {
   float shrink = 0, weight_decay = 0;
 
   static constexpr std::string_view kName = "adafactor";
+  static constexpr std::uint32_t kAlsoWrites = 0b1010;
   static constexpr auto kKind = OperationKind::update;
   auto operands() const {
     return std::array{out,         master,     gradient, momentum,     moment.rows,
@@ -173,6 +179,7 @@ struct Momentum {
   bool nesterov = true;
 
   static constexpr std::string_view kName = "momentum";
+  static constexpr std::uint32_t kAlsoWrites = 0b10;
   static constexpr auto kKind = OperationKind::update;
   auto operands() const { return std::array{out, momentum, gradient, scale}; }
   void run(auto launch, const Checker& check) const;
@@ -241,6 +248,7 @@ struct EncodeDynamic {
   bool is_signed = true;  ///< whether the table is that of the signed map
 
   static constexpr std::string_view kName = "encode_dynamic";
+  static constexpr std::uint32_t kAlsoWrites = 0b10;
   static constexpr auto kKind = OperationKind::update;
   auto operands() const { return std::array{blocks.codes, blocks.absmax, inp, blocks.table}; }
   void run(auto launch, const Checker& check) const;

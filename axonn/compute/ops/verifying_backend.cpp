@@ -235,10 +235,9 @@ void VerifyingBackend::compare(const Matmul& args, const ResultSums& before) con
     fault = find(args, before, threads_);
   });
   if (!fault) return;
-  fail(Where::here(), "silent corruption: ", rank_, ": the product ", to_string(shape_of(args)),
-       layer_.empty() ? "" : concat(" of ", layer_), ": rows ", fault->first_row, " to ",
-       fault->first_row + fault->rows - 1, " of column ", fault->col, " have the sum ",
-       fault->found, ", and their operands give ", fault->wanted,
+  fail(Where::here(), corruption(in_layer(concat("the product ", to_string(shape_of(args))))),
+       ": rows ", fault->first_row, " to ", fault->first_row + fault->rows - 1, " of column ",
+       fault->col, " have the sum ", fault->found, ", and their operands give ", fault->wanted,
        "; a flipped bit or faulty hardware is likely. Resume from the newest checkpoint "
        "(checkpoint.resume = \"auto\"), and take that rank's node out if it happens there again");
 }

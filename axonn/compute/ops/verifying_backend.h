@@ -4,11 +4,10 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "axonn/compute/ops/forwarding_backend.h"
+#include "axonn/compute/ops/checking_backend.h"
 
 namespace axonn {
 
@@ -26,16 +25,10 @@ struct ResultSums {
 /// In f32 a result that is wrong by 5 % of a usual one is always found with K = 768, by half of one
 /// with 4,096; in bf16 by a quarter. No rounding is taken for a fault. Reads both operands and the
 /// result once more, and multiplies the sums of each 32 rows of a by b in double.
-class VerifyingBackend final : public ForwardingBackend {
+class VerifyingBackend final : public CheckingBackend {
  public:
-  /// `rank` begins the message: "rank 3".
   VerifyingBackend(std::unique_ptr<Backend> inner, int threads, std::string rank)
-      : ForwardingBackend(std::move(inner)), threads_(threads), rank_(std::move(rank)) {}
-
-  void mark(std::string_view layer) override {
-    layer_ = layer;
-    ForwardingBackend::mark(layer);
-  }
+      : CheckingBackend(std::move(inner), std::move(rank)), threads_(threads) {}
   void product(const Matmul& args) override;
   void products(std::span<const Matmul> all) override;
 
@@ -44,7 +37,6 @@ class VerifyingBackend final : public ForwardingBackend {
   void compare(const Matmul& args, const ResultSums& before) const;
 
   int threads_;
-  std::string rank_, layer_ = {};
   std::vector<ResultSums> before_ = {};
 };
 

@@ -53,6 +53,7 @@ void* Arena::allocate(std::int64_t bytes, MemoryUse use) {
   remove_free(free_.find(begin));
   if (block_bytes > size) add_free(begin + size, block_bytes - size);
   count(size, use);
+  if (on_allocate_) on_allocate_(reinterpret_cast<void*>(begin), size);
   return reinterpret_cast<void*>(begin);
 }
 

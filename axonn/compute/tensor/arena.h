@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -84,6 +85,13 @@ class Arena {
   /// Sets the peak to the current state.
   void reset_peak();
 
+  /// Called with all memory that allocate() returns from now on; {}: with none.
+  void on_allocate(std::function<void(void* memory, std::int64_t bytes)> call) {
+    on_allocate_ = std::move(call);
+  }
+  /// What it has of the device's memory: begin and bytes.
+  std::span<const std::pair<void*, std::int64_t>> segments() const { return segments_; }
+
   /// A snapshot of the free memory. If work frees everything that it allocates, a snapshot taken
   /// after it contains all of the work's temporaries.
   struct Layout {
@@ -112,6 +120,7 @@ class Arena {
   std::set<std::pair<std::int64_t, Address>> by_size_;  // the same blocks, smallest first
   std::set<Address> segment_begins_;                    // so that blocks never merge across them
   std::set<MemoryUse> offloaded_;
+  std::function<void(void*, std::int64_t)> on_allocate_;
   std::unique_ptr<FileMemory> file_;  // null if nothing is offloaded, or the device keeps no values
 };
 

@@ -405,9 +405,15 @@ void write_file_atomically(const std::string& path, std::string_view text) {
 }
 
 void make_folders(const std::string& path) {
+  std::vector<std::string> missing;
+  for (std::string at = without_slash(path); !path_exists(at); at = folder_of(at))
+    missing.push_back(at);
   std::error_code error;
   fs::create_directories(without_slash(path), error);
   if (error) refuse("cannot make the folder ", path, ": ", cause_and_remedy(error.value()));
+  // Without its name a folder takes all with it that is synced below it.
+  for (const std::string& folder : missing)
+    if (::access(folder_of(folder).c_str(), R_OK) == 0) sync_folder(folder_of(folder));
 }
 
 std::int64_t free_bytes(const std::string& path) {

@@ -13,6 +13,8 @@
 #include "axonn/ranks/comm/dry_world.h"
 #include "axonn/run/config/resolve.h"
 #include "axonn/run/optim/muon.h"
+#include "axonn/run/train/local_state.h"
+#include "axonn/run/train/state_blocks.h"
 
 namespace axonn {
 
@@ -144,6 +146,39 @@ class CostsOfXY final : public Costs {
   const Costs& all_;
 };
 
+/// predict() without local checkpoints.
+Prediction predict_step(const PreparedRun& run, const Machine& machine, DrySteps& steps) {
+  const MachineCosts costs(machine, run->parallelism.grid(), run->parallelism.collectives);
+  const std::int64_t count = micro_batch_count(run.config());
+  const Prediction three = simulated(run, 3, costs, steps);
+  if (count <= 3) return three;
+  return {extend(simulated(run, 2, costs, steps), three, count - 2).time, three.memory_bytes};
+}
+
+/// The seconds of each step that a node's links take to send the local checkpoints of its ranks.
+double sending_s(const PreparedRun& run, const Machine& machine) {
+  const GridShape shape = run->parallelism.grid();
+  const std::int64_t every = run->checkpoint.local_every, ranks = shape.ranks();
+  if (every == 0 || ranks <= machine.devices_per_node) return 0;
+  const auto world = make_dry_world(shape, 0);
+  const Grid grid(*world, shape);
+  const auto model = make_model(run->model, grid);
+  const std::vector<ParameterGroup*> trained = trained_groups(*model);
+  const std::int64_t shard = piece_bytes(trained, state_form(run->optimizer)),
+                     sent = local_bytes(run.config(), shard).sent * machine.devices_per_node;
+  return static_cast<double>(sent) / static_cast<double>(every) / machine.node_bytes_per_s;
+}
+
+/// A step cannot be shorter than the sending of local checkpoints, which is hidden behind it.
+Prediction with_sending(Prediction prediction, const PreparedRun& run, const Machine& machine) {
+  StepTime& time = prediction.time;
+  const double more = sending_s(run, machine) - time.step_s;
+  if (more <= 0) return prediction;
+  time.exposed_by[kLocalCheckpoints] = more;
+  time.step_s += more;
+  return prediction;
+}
+
 /// The state of a model of so many blocks, as ParameterGroup and OptimizerState hold it.
 std::int64_t state_of(const PreparedRun& run, const Grid& grid, std::int64_t blocks) {
   if (!run->offload.dir.empty()) return 0;  // the bound takes what is in memory at a time
@@ -162,11 +197,7 @@ std::int64_t state_of(const PreparedRun& run, const Grid& grid, std::int64_t blo
 }  // namespace
 
 Prediction predict(const PreparedRun& run, const Machine& machine, DrySteps& steps) {
-  const MachineCosts costs(machine, run->parallelism.grid(), run->parallelism.collectives);
-  const std::int64_t count = micro_batch_count(run.config());
-  const Prediction three = simulated(run, 3, costs, steps);
-  if (count <= 3) return three;
-  return {extend(simulated(run, 2, costs, steps), three, count - 2).time, three.memory_bytes};
+  return with_sending(predict_step(run, machine, steps), run, machine);
 }
 
 RolloutCost rollout_cost(const PreparedRun& run, const Machine& machine) {
@@ -190,7 +221,8 @@ Prediction estimate(const PreparedRun& run, const Machine& machine, DrySteps& st
   // A registered rule may have such rounds, too.
   const OptimizerKind kind = run->optimizer.kind;
   if (kind == OptimizerKind::muon || optimizer_rule_of(kind)) return predict(run, machine, steps);
-  return over_depth(run, [&](const PreparedRun& some) { return predict(some, machine, steps); });
+  const auto step = [&](const PreparedRun& some) { return predict_step(some, machine, steps); };
+  return with_sending(over_depth(run, step), run, machine);
 }
 
 double certain_seconds(const StepTime& estimated) {

@@ -17,6 +17,10 @@ struct Prediction {
   std::int64_t memory_bytes = 0;
 };
 
+/// The name in StepTime::exposed_by of the time by which a step is longer because a node's links
+/// send its local checkpoints (checkpoint.local_every) to another node.
+inline constexpr const char* kLocalCheckpoints = "local checkpoints";
+
 /// Predicts a step of the run's rank 0 on the machine: the memory to the byte, the time from a
 /// simulation of all blocks. Micro-batches between the first and the last are alike, so the time of
 /// more than three is extrapolated from two and three. Takes tens of milliseconds.

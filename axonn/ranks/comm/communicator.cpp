@@ -10,6 +10,7 @@
 #include "axonn/foundation/base/random.h"
 #include "axonn/foundation/base/trace.h"
 #include "axonn/ranks/comm/call.h"
+#include "axonn/ranks/comm/call_checks.h"
 #include "axonn/ranks/comm/collective_cost.h"
 #include "axonn/ranks/comm/texts.h"
 
@@ -93,6 +94,41 @@ class TimedState final : public Work::State {
   Moment started_;
 };
 
+/// Calls f with all checks that still exist.
+void for_each(const std::vector<std::weak_ptr<CallChecks>>& checks, const auto& f) {
+  for (const auto& one : checks)
+    if (const auto here = one.lock()) f(*here);
+}
+
+/// A call with checks, and its repetition if there is one.
+class CheckedState final : public Work::State {
+ public:
+  std::vector<std::weak_ptr<CallChecks>> all;  // some may end before the call
+  Buffer out, inp;
+  std::string what;
+  std::shared_ptr<Work::State> first, second;  // null: done at once
+  std::unique_ptr<RepeatedCall> repeated;
+
+  void wait() override {
+    if (first) first->wait();
+    if (second) second->wait();
+    std::string fault = repeated ? repeated->difference() : "";
+    for_each(all, [&](CallChecks& one) {
+      if (one.after && fault.empty()) fault = fault_of([&] { one.after(inp, what); });
+    });
+    for_each(all, [&](CallChecks& one) {
+      if (fault.empty() && one.done) one.done(out);
+      if (!fault.empty()) one.fault = fault;  // also if nobody hears of what follows
+    });
+    AXONN_CHECK(fault.empty(), fault);
+  }
+  bool done() override { return (!first || first->done()) && (!second || second->done()); }
+  Moment moment() override { return first ? first->moment() : State::moment(); }
+  std::optional<std::pair<Moment, Moment>> span() override {
+    return first ? first->span() : State::span();
+  }
+};
+
 /// Whether two buffers share no byte.
 bool apart(const Buffer& a, const Buffer& b) {
   const auto begin = [](const Buffer& of) { return reinterpret_cast<std::uintptr_t>(of.data); };
@@ -164,6 +200,7 @@ void Communicator::barrier(std::string_view label) {
 std::unique_ptr<Communicator> Communicator::split(int color, std::string name) {
   auto group = split_off(color, std::move(name));
   group->set_trace(trace_);
+  group->checks_ = checks_;
   group->set_policy(*policy_);
   return group;
 }
@@ -211,9 +248,33 @@ Work Communicator::begin(Call call) {
   TimedState::Label label{call.operation, {}, {}};
   if (trace_ && trace_->on())
     label = {call.operation, name_, concat(name_of(call.operation), ' ', call.label)};
-  auto state = start(std::move(call));
+  std::erase_if(*checks_, [](const auto& one) { return one.expired(); });
+  auto state = checks_->empty() ? start(std::move(call)) : begin_checked(std::move(call), *checks_);
   if (!state) return {};
   return Work(std::make_shared<TimedState>(std::move(state), waits_, trace_, std::move(label)));
+}
+
+std::shared_ptr<Work::State> Communicator::begin_checked(Call call, const Checks& checks) {
+  auto checked = std::make_shared<CheckedState>();
+  checked->all = checks;
+  checked->out = call.out;
+  checked->inp = call.inp;
+  checked->what = about(call);
+  for_each(checks, [&](CallChecks& one) {
+    AXONN_CHECK(one.fault.empty(), one.fault);
+    if (one.before) one.before(call.inp, checked->what);
+    if (one.twice && !checked->repeated && size_ > 1 && call.operation != Operation::barrier)
+      checked->repeated = std::make_unique<RepeatedCall>(
+          call, concat("silent corruption: ", one.rank, ": ", checked->what));
+  });
+  for_each(checks, [&](CallChecks& one) {
+    if (one.begins) one.begins(call.out);
+  });
+  checked->first = start(std::move(call));
+  if (checked->repeated) checked->second = start(checked->repeated->call());
+  if (checked->first || checked->second) return checked;
+  checked->wait();
+  return nullptr;
 }
 
 void Communicator::check(const Call& call) const {

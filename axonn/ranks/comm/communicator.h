@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "axonn/compute/tensor/device.h"
@@ -15,6 +16,7 @@ namespace axonn {
 
 class Trace;
 struct Call;
+struct CallChecks;
 struct CollectivePolicy;
 
 /// `count` elements in host or device memory. It does not own them.
@@ -179,6 +181,9 @@ class Communicator {
   /// which must outlive them. Null stops recording.
   void set_trace(Trace* trace) { trace_ = trace; }
 
+  /// Adds checks to each call of the world and of all groups split from it, while they exist.
+  void add_checks(std::weak_ptr<CallChecks> checks) { checks_->push_back(std::move(checks)); }
+
  protected:
   Communicator(std::string name, int rank, int size);
 
@@ -212,6 +217,8 @@ class Communicator {
 
  private:
   Work begin(Call call);
+  using Checks = std::vector<std::weak_ptr<CallChecks>>;
+  std::shared_ptr<Work::State> begin_checked(Call call, const Checks& checks);
   /// Throws if the arguments are wrong.
   void check(const Call& call) const;
   void check_exchange(const Call& call) const;
@@ -224,6 +231,7 @@ class Communicator {
   std::string name_;
   int rank_, size_;
   Trace* trace_ = nullptr;
+  std::shared_ptr<Checks> checks_ = std::make_shared<Checks>();
   std::shared_ptr<const CollectivePolicy> policy_;
   std::shared_ptr<WaitLog> waits_;  // shared with Works, which may outlive the group
 };

@@ -83,10 +83,12 @@ struct TrainingConfig {
   std::int64_t eval_batches = 0;  ///< global batches of one evaluation; 0: all validation data
   std::int64_t patience = 0;  ///< validations in a row without a lower loss that end it; 0: none do
   bool deterministic = true;
-  bool cuda_graph = false;        ///< capture steps once as CUDA graphs, then launch them
-  std::int64_t verify_every = 0;  ///< steps between searches for silent corruption; 0: none
-  bool verify_state = true;       ///< checksums of weights and optimizer state between updates
-  bool verify_products = false;   ///< compare sums of each product's result with its operands'
+  bool cuda_graph = false;         ///< capture steps once as CUDA graphs, then launch them
+  std::int64_t verify_every = 0;   ///< steps between searches for silent corruption; 0: none
+  bool verify_state = true;        ///< checksums of weights and optimizer state between updates
+  bool verify_products = false;    ///< compare sums of each product's result with its operands'
+  bool verify_operations = false;  ///< compute each operation twice, and compare the results
+  bool verify_values = false;      ///< checksums of what operations write, until it is read
   double skip_outliers =
       0;  ///< skip steps whose loss or norm exceeds this multiple of the mean; 0: off
   double skip_deviations = 0;    ///< likewise, by this many standard deviations; 0: off

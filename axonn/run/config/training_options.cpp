@@ -8,18 +8,8 @@ namespace {
 constexpr std::string_view kLogitsTypes[] = {"auto", "f32", "bf16", "f16"};
 constexpr std::string_view kAttentionKinds[] = {"auto", "cudnn", "own"};
 
-/// Part of [training].
-void list_computation(TrainingConfig& training, OptionList& list) {
-  list.add("deterministic", &training.deterministic,
-           {.help = "whether the same run twice gives the same bits, on the same model of GPU with "
-                    "the same libraries; false: on NVIDIA GPUs, attention may use faster cuDNN "
-                    "kernels that do not guarantee this",
-            .also = "deterministic_mode"});
-  list.add(
-      "logits_dtype", training.logits_dtype, kLogitsTypes,
-      {.help = "type of the logits in training with dtype bf16 or f16, if x and y are 1 "
-               "(otherwise f32); that dtype halves the time that memory takes for them; auto: "
-               "dtype on GPUs, f32 on CPUs; losses and softmax are computed in f32 from either"});
+/// Part of [training]: searches for silent corruption.
+void list_verification(TrainingConfig& training, OptionList& list) {
   list.add(
       "verify_every", &training.verify_every,
       {.help = "interval between searches for silent corruption: ranks compare, to the bit, the "
@@ -38,6 +28,32 @@ void list_computation(TrainingConfig& training, OptionList& list) {
                     "for sums over its rows; a result that is wrong by more than rounding ends the "
                     "run, and names rank, layer and product; steps take longer",
             .also = "abft"});
+  list.add("verify_operations", &training.verify_operations,
+           {.help = "whether each operation and each collective is done twice on CPUs, and the "
+                    "results are compared to the bit; of an operation, two of three that agree "
+                    "are taken; other differences end the run, and name rank, layer and operation; "
+                    "steps take more than twice as long",
+            .also = "redundant lockstep"});
+  list.add("verify_values", &training.verify_values,
+           {.help = "whether checksums are kept of all that operations and collectives write to "
+                    "the memory of a CPU, until it is read; a bit that flips between is set right, "
+                    "and more end the run, and name rank, layer and operation; steps take longer",
+            .also = "memory ecc scrub"});
+}
+
+/// Part of [training].
+void list_computation(TrainingConfig& training, OptionList& list) {
+  list.add("deterministic", &training.deterministic,
+           {.help = "whether the same run twice gives the same bits, on the same model of GPU with "
+                    "the same libraries; false: on NVIDIA GPUs, attention may use faster cuDNN "
+                    "kernels that do not guarantee this",
+            .also = "deterministic_mode"});
+  list.add(
+      "logits_dtype", training.logits_dtype, kLogitsTypes,
+      {.help = "type of the logits in training with dtype bf16 or f16, if x and y are 1 "
+               "(otherwise f32); that dtype halves the time that memory takes for them; auto: "
+               "dtype on GPUs, f32 on CPUs; losses and softmax are computed in f32 from either"});
+  list_verification(training, list);
   list.add("skip_outliers", &training.skip_outliers,
            {.help = "steps whose loss or gradient norm exceeds this multiple of its running mean "
                     "are skipped: they change no weight and do not count in the optimizer's bias "

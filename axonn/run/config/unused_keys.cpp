@@ -247,7 +247,9 @@ void add_unused_of_checkpoints(const CheckpointConfig& checkpoint, UnusedKeys& k
 void add_unused_of_device(DeviceKind device, UnusedKeys& keys) {
   keys.when(device == DeviceKind::cpu || device == DeviceKind::hip, {"training.attention"},
             "parallelism.device is not cuda");
-  keys.when(is_gpu(device), {"training.verify_state", "training.verify_products"},
+  keys.when(is_gpu(device),
+            {"training.verify_state", "training.verify_products", "training.verify_operations",
+             "training.verify_values"},
             "parallelism.device is a GPU, which has no such checksums yet");
 }
 

@@ -12,12 +12,15 @@
 
 #include "axonn/compute/ops/cpu/instructions.h"
 #include "axonn/compute/ops/forwarding_backend.h"
+#include "axonn/compute/ops/guarding_backend.h"
+#include "axonn/compute/ops/repeating_backend.h"
 #include "axonn/compute/ops/self_test.h"
 #include "axonn/compute/ops/verifying_backend.h"
 #include "axonn/compute/tensor/gpu/gpu_platform.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/host.h"
 #include "axonn/ranks/comm/adapters.h"
+#include "axonn/ranks/comm/call_checks.h"
 #include "axonn/ranks/comm/device/device_communicator.h"
 #include "axonn/ranks/comm/device/device_threads.h"
 #include "axonn/ranks/comm/device/nccl.h"
@@ -40,20 +43,23 @@ std::pair<std::int64_t, std::int64_t> ranks_sharing(Communicator& world, const s
   return {std::ranges::count(all, mine), std::count(all.begin(), all.begin() + world.rank(), mine)};
 }
 
-/// Passes everything on, and has a remark of its own.
+/// Passes everything on, and has remarks of its own.
 class RemarkingBackend final : public ForwardingBackend {
  public:
   RemarkingBackend(std::unique_ptr<Backend> inner, std::vector<std::string> remarks)
-      : ForwardingBackend(std::move(inner)), remarks_(std::move(remarks)) {}
-
-  std::vector<std::string> take_remarks() override {
-    std::vector<std::string> all = std::exchange(remarks_, {});
-    std::ranges::move(ForwardingBackend::take_remarks(), std::back_inserter(all));
-    return all;
+      : ForwardingBackend(std::move(inner)) {
+    for (std::string& text : remarks) remark(std::move(text));
   }
+};
+
+/// Passes everything on. While it exists, so do the checks of calls.
+class CheckedCallsBackend final : public ForwardingBackend {
+ public:
+  CheckedCallsBackend(std::unique_ptr<Backend> inner, std::shared_ptr<CallChecks> checks)
+      : ForwardingBackend(std::move(inner)), checks_(std::move(checks)) {}
 
  private:
-  std::vector<std::string> remarks_;
+  std::shared_ptr<CallChecks> checks_;
 };
 
 CudaOptions cuda_options(const Config& config) {
@@ -81,6 +87,44 @@ std::unique_ptr<Backend> obeying_rules(std::unique_ptr<Backend> backend, const C
   return std::make_unique<RemarkingBackend>(std::move(backend), std::move(remarks));
 }
 
+/// Refuses ranks whose processors compute with different instructions: values that are the same on
+/// several ranks would differ in their last bits. Collective.
+void check_instructions(Communicator& world) {
+  if (world.in_one_process()) return;
+  const std::string machine = machine_name(),
+                    mine = concat(cpu::instructions_in_use(), " (", machine, ')');
+  const std::vector<std::string> first = broadcast_texts(world, {mine, host_name(), machine});
+  const std::string remedy =
+      machine != first[2] ? "start the run on hosts of one architecture"
+      : machine == "x86_64"
+          ? "limit all of them to what the oldest processor has by setting the "
+            "environment variable DNNL_MAX_CPU_ISA to SSE41, AVX2, AVX512_CORE or "
+            "AVX512_CORE_BF16"
+          : "start the run on hosts of one processor";
+  agree(world, "parallelism: using the CPUs of all ranks alike",
+        mine == first[0]
+            ? ""
+            : concat(host_name(), " computes with ", mine, ", but rank 0 on ", first[1], " with ",
+                     first[0], "; values that ranks share would differ: ", remedy));
+}
+
+/// Refuses ranks whose programs are for different architectures or GPUs, before they make different
+/// calls. Collective.
+void check_programs(Communicator& world) {
+  if (world.in_one_process()) return;
+  const auto built_for = [](std::string_view machine, std::string_view gpus) {
+    return concat(machine, gpus.empty() ? " without GPUs" : concat(" with ", gpus));
+  };
+  const std::string machine = machine_name(), gpus(gpu_platform() ? gpu_platform()->name : "");
+  const std::vector<std::string> first = broadcast_texts(world, {machine, gpus, host_name()});
+  agree(world, "parallelism: choosing the device of all ranks",
+        machine == first[0] && gpus == first[1]
+            ? ""
+            : concat("the program on ", host_name(), " is built for ", built_for(machine, gpus),
+                     ", but that of rank 0 on ", first[2], " for ", built_for(first[0], first[1]),
+                     "; start the same program on hosts of one architecture"));
+}
+
 /// The result of `auto`: a backend on a GPU on every rank or on none.
 struct FoundGpu {
   std::unique_ptr<Backend> backend;
@@ -89,7 +133,8 @@ struct FoundGpu {
 
 FoundGpu find_gpu(const Config& config, Communicator& world) {
   FoundGpu found;
-  if (!gpu_platform()) return found;  // the same on all ranks
+  check_programs(world);
+  if (!gpu_platform()) return found;
   const std::int64_t gpus = std::ssize(gpus_for(DeviceKind::automatic));
   const std::int64_t place = ranks_sharing(world, "", "hosts").second;
   std::string trouble = gpus > 0 ? "" : "it finds no GPU";
@@ -114,27 +159,6 @@ FoundGpu find_gpu(const Config& config, Communicator& world) {
     found.remark = concat("device = \"auto\" uses the CPU, because rank ", first_fault,
                           " cannot use a GPU: ", broadcast_text(world, trouble, first_fault));
   return found;
-}
-
-/// Refuses ranks whose processors compute with different instructions: values that are the same on
-/// several ranks would differ in their last bits. Collective.
-void check_instructions(Communicator& world) {
-  if (world.in_one_process()) return;
-  const std::string machine = machine_name(),
-                    mine = concat(cpu::instructions_in_use(), " (", machine, ')');
-  const std::vector<std::string> first = broadcast_texts(world, {mine, host_name(), machine});
-  const std::string remedy =
-      machine != first[2] ? "start the run on hosts of one architecture"
-      : machine == "x86_64"
-          ? "limit all of them to what the oldest processor has by setting the "
-            "environment variable DNNL_MAX_CPU_ISA to SSE41, AVX2, AVX512_CORE or "
-            "AVX512_CORE_BF16"
-          : "start the run on hosts of one processor";
-  agree(world, "parallelism: using the CPUs of all ranks alike",
-        mine == first[0]
-            ? ""
-            : concat(host_name(), " computes with ", mine, ", but rank 0 on ", first[1], " with ",
-                     first[0], "; values that ranks share would differ: ", remedy));
 }
 
 }  // namespace
@@ -182,6 +206,35 @@ DeviceChoice choose_device(const Config& config, Communicator& world) {
   return {.device = gpu_platform() == &kHip ? DeviceKind::hip : DeviceKind::cuda};
 }
 
+std::unique_ptr<Backend> with_checks(std::unique_ptr<Backend> cpu, const TrainingConfig& training,
+                                     int threads, Communicator& world) {
+  const std::string rank = concat("rank ", world.rank());
+  if (training.verify_operations) cpu = std::make_unique<RepeatingBackend>(std::move(cpu), rank);
+  if (training.verify_products)
+    cpu = std::make_unique<VerifyingBackend>(std::move(cpu), threads, rank);
+  if (!training.verify_values && !training.verify_operations) return cpu;
+  auto checks = std::make_shared<CallChecks>();
+  checks->rank = rank;
+  checks->twice = training.verify_operations;
+  if (training.verify_values) {
+    auto owned = std::make_unique<GuardingBackend>(std::move(cpu), threads, rank);
+    GuardingBackend& guard = *owned;
+    checks->before = [&guard](const Buffer& inp, const std::string& what) {
+      guard.judge(guard.sums().compare(inp.data, inp.bytes()), what);
+      guard.sums().hold(inp.data, inp.bytes());
+    };
+    checks->after = [&guard](const Buffer& inp, const std::string& what) {
+      guard.judge(guard.sums().compare(inp.data, inp.bytes()), what);
+      guard.sums().release(inp.data, inp.bytes());
+    };
+    checks->begins = [&guard](const Buffer& out) { guard.sums().forget(out.data, out.bytes()); };
+    checks->done = [&guard](const Buffer& out) { guard.sums().keep(out.data, out.bytes()); };
+    cpu = std::move(owned);
+  }
+  world.add_checks(checks);
+  return std::make_unique<CheckedCallsBackend>(std::move(cpu), std::move(checks));
+}
+
 std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world, int threads) {
   const DeviceKind device = config.parallelism.device;
   if (is_gpu(device)) {
@@ -196,10 +249,8 @@ std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world,
   if (device == DeviceKind::automatic) found = find_gpu(config, world);
   if (found.backend) return obeying_rules(std::move(found.backend), config, world);
   check_instructions(world);
-  std::unique_ptr<Backend> cpu = make_cpu_backend(threads);
-  if (config.training.verify_products)
-    cpu =
-        std::make_unique<VerifyingBackend>(std::move(cpu), threads, concat("rank ", world.rank()));
+  std::unique_ptr<Backend> cpu =
+      with_checks(make_cpu_backend(threads), config.training, threads, world);
   if (found.remark.empty()) return cpu;
   return std::make_unique<RemarkingBackend>(std::move(cpu), std::vector{std::move(found.remark)});
 }

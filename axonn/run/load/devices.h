@@ -54,6 +54,11 @@ struct DeviceChoice {
 /// one host take its GPUs in turn, in rank order. Collective.
 DeviceChoice choose_device(const Config& config, Communicator& world);
 
+/// Adds to a CPU's backend the checks of operations that training.verify_... asks for, and those of
+/// collectives to world and all groups split from it, while the backend exists.
+std::unique_ptr<Backend> with_checks(std::unique_ptr<Backend> cpu, const TrainingConfig& training,
+                                     int threads, Communicator& world);
+
 /// Makes this rank's backend for the device that choose_device() would return; its take_remarks()
 /// has the remark. `threads` is the number of threads of the CPU backend. Collective over world.
 /// Throws UsageError if there is no such device.

@@ -229,8 +229,10 @@ void RunFolder::remove_replaced(const Start& start) const {
   }
   for (const std::int64_t step : replaced_) remove_folder(concat(own, '/', step_name(step)));
   if (from_local || is_own_checkpoint(resumes_from_, folder_)) {
-    if (!replaced_.empty())
-      write_file_atomically(concat(own, '/', kLatestName), step_name(steps_done) + "\n");
+    const std::string latest = concat(own, '/', kLatestName);
+    // It is missing after a kill between the first checkpoint and its name.
+    if (!replaced_.empty() || (!from_local && !path_exists(latest)))
+      write_file_atomically(latest, step_name(steps_done) + "\n");
     return;
   }
   for (const std::string& step : saved_steps(folder_)) remove_folder(step);

@@ -446,7 +446,10 @@ class Trainer {
   }
 
   /// Of a snapshot that is taken: bits that have flipped by now may be in it.
-  void check_sums() { training_.optimizer.check_sums(); }
+  void check_sums() {
+    training_.optimizer.check_sums();
+    training_.model.backend().check_memory();
+  }
 
   /// The texts of a checkpoint that is made now.
   StateTexts texts() {

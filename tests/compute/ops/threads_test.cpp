@@ -1,4 +1,5 @@
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <string>
@@ -7,10 +8,9 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/compute/ops/backend.h"
-#include "axonn/compute/ops/forwarding_backend.h"
 #include "axonn/compute/tensor/dynamic_map.h"
 
+#include "tests/compute/ops/declared_writes.h"
 #include "tests/compute/ops/harness.h"
 
 using namespace axonn;
@@ -23,7 +23,7 @@ constexpr std::int64_t kRows = 300, kCols = 768;
 using Outputs = std::vector<Operand>;
 
 void expect_same_bits(const std::string& name, const std::function<Outputs(Backend&)>& run) {
-  const Outputs one = run(*make_cpu_backend(1));
+  const Outputs one = run(*std::make_unique<DeclaredWrites>(make_cpu_backend(1)));
   for (int threads : {2, 3}) {
     const Outputs many = run(*make_cpu_backend(threads));
     for (std::size_t i = 0; i < one.size(); ++i)

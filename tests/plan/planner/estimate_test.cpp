@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/network/model/counts.h"
 #include "axonn/ranks/comm/threads/threads.h"
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/train/training.h"
@@ -159,6 +160,32 @@ TEST(Estimate, OfKeptWeightsAgreesWithASimulationOfAllAndCountsEachGather) {
     EXPECT_LT(twice, 2 * once);
     EXPECT_NEAR(in_a_step * micro_batches, once, 1e-9 * once);
   }
+}
+
+TEST(Estimate, IsAtLeastTheTimeInWhichANodeSendsItsLocalCheckpoints) {
+  Machine machine = round_machine();
+  machine.bf16.flops_per_s = machine.attention_flops_per_s = 1e17;
+  machine.memory_bytes_per_s = 1e15;
+  Config config = small_gpt();
+  config.parallelism.set_grid({1, 1, 4, 2});  // two nodes; each rank has an eighth of the state
+  const double alone = predict(prepared(config), machine).time.step_s;
+  constexpr double kState = 12;  // bytes of a parameter: weights and moments in f32
+  const auto piece = static_cast<double>(parameter_count(config.model)) / 8,
+             sending = 4 * piece * kState / machine.node_bytes_per_s;
+  ASSERT_GT(sending, alone);
+  config.checkpoint.local_every = 1;
+  for (const Prediction& prediction :
+       {predict(prepared(config), machine), estimate(prepared(config), machine)}) {
+    const StepTime& predicted = prediction.time;
+    EXPECT_NEAR(predicted.step_s, sending, 0.01 * sending) << "but for padding";
+    EXPECT_NEAR(predicted.exposed_by.at(kLocalCheckpoints), sending - alone, 0.02 * sending);
+  }
+  config.checkpoint.local_every = 1000;
+  EXPECT_EQ(predict(prepared(config), machine).time.step_s, alone);
+  config.checkpoint.local_every = 1;
+  config.parallelism.set_grid({1, 1, 4, 1});
+  EXPECT_FALSE(predict(prepared(config), machine).time.exposed_by.contains(kLocalCheckpoints))
+      << "on one node";
 }
 
 TEST(Estimate, OfComputeAloneIsExactUpToRounding) {

@@ -239,6 +239,18 @@ TEST(RunFolder, GoesBackBehindAnIntactCheckpointOnlyIfItMayBeRemoved) {
   EXPECT_THAT(test::names_in(own), ElementsAre("latest", "step-5", "step-7", "step-8"));
 }
 
+TEST(RunFolder, NamesItsOnlyCheckpointAgainIfAKillCameBeforeTheName) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "out");
+  train_on_threads(config);
+  const std::string own = config.output.dir + "/checkpoints";
+  fs::remove_all(own + "/step-5");
+  fs::remove(own + "/latest");
+  config.checkpoint.resume = "auto";
+  EXPECT_EQ(failure_of(config), "");
+  EXPECT_EQ(test::slurp(own + "/latest"), "step-10\n");
+}
+
 TEST(RunFolder, WithTooLittleRoomForACheckpointIsRefusedBeforeTheFirstStep) {
   test::TemporaryPath folder;
   const Config config = tiny_config(folder / "out");

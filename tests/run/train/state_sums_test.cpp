@@ -4,17 +4,16 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/compute/tensor/address.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/random.h"
 #include "axonn/ranks/comm/threads/threads.h"
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/config/resolve.h"
-#include "axonn/run/optim/small_state.h"
 #include "axonn/run/train/training.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/state_places.h"
 #include "tests/support/temporary_path.h"
 
 using namespace axonn;
@@ -24,64 +23,6 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 namespace {
-
-/// Bytes of a rank that belong to a parameter.
-struct Place {
-  std::byte* begin = nullptr;
-  std::int64_t bytes = 0;
-  std::string name;  ///< as the message says it
-  bool is_float = true;
-  bool frozen = false;
-};
-
-/// All that a rank holds of weights and of the optimizer's state.
-std::vector<Place> places_of(Training& training, bool copies) {
-  std::vector<Place> all;
-  const auto add = [&](const View& of, const std::string& kind,
-                       const std::vector<NamedSlice>& slices, std::int64_t divisor = 1,
-                       bool frozen = false) {
-    const std::int64_t size = bytes_of(of.dtype);
-    for (const auto& [spec, slice] : slices) {
-      const std::int64_t begin = slice.offset / divisor,
-                         end = (slice.offset + slice.count() + divisor - 1) / divisor;
-      if (begin < end)
-        all.push_back({.begin = address<std::byte>(of) + begin * size,
-                       .bytes = (end - begin) * size,
-                       .name = concat(kind, " of ", spec->name, " changed"),
-                       .is_float = of.dtype != DType::u8,
-                       .frozen = frozen});
-    }
-  };
-  const OptimizerState& state = training.optimizer;
-  for (std::size_t i = 0; i < state.groups().size(); ++i) {
-    const ParameterGroup& group = *state.groups()[i];
-    for (const auto& [kind, data] : state.buffers(i)) add(data, kind, group.piece_slices());
-    for (const auto& [kind, data, slices] : state.factors(i)) add(data, "exp_avg_sq", *slices);
-    for (std::size_t k = 0; state.small(i) && k < state.small(i)->size(); ++k) {
-      const auto& [sign, few, absmax, full] = (*state.small(i))[k];
-      const SmallLayout& layout = state.small(i)->layout();
-      const std::string kind = state.state_names()[k];
-      if (!few.empty()) add(few.view(), kind, layout.slices(true));
-      if (!absmax.empty()) add(absmax.view(), kind, layout.slices(true), DynamicMap::kBlock);
-      if (!full.empty()) add(full.view(), kind, layout.slices(false));
-    }
-  }
-  if (!copies) return all;
-  const Grid& grid = training.model.grid();
-  for (const ParameterGroup* group : training.model.model().groups())
-    for (int data = 0; data < grid.extent(Axis::data); ++data) {
-      Coords at = grid.coords();
-      at.at_axis[static_cast<int>(Axis::data)] = data;
-      const bool is_master = !group->frozen() && group->shard().dtype == DType::f32;
-      if (is_master && data == grid.coord(Axis::data)) continue;
-      const std::int64_t piece = group->piece_of_compute().cols;
-      std::vector<NamedSlice> slices = group->layout().piece_slices(at, group->layout().sizes(at));
-      if (group->quantization() != Quantization::none) slices.clear();
-      add(group->shard().col_range(data * piece, piece), "the compute copy", slices, 1,
-          group->frozen());
-    }
-  return all;
-}
 
 Config with(const OptimizerKind kind, DType dtype, MomentType moments = MomentType::f32) {
   Config config = tiny_config("unused");
@@ -113,7 +54,7 @@ std::int64_t flip_in_steps(Config config, const GridShape& grid, int steps, std:
       std::byte* restored = nullptr;
       std::byte was{};
       if (hit) {
-        const auto places = places_of(training, true);
+        const auto places = state_places(training, true);
         const Place& place = places[random.below(4 * step + 1, std::ssize(places))];
         std::int64_t byte = random.below(4 * step + 2, place.bytes);
         // Of a float the low byte of its mantissa, so that the training goes on with finite values.
@@ -235,7 +176,7 @@ TEST(StateSums, AreComparedBeforeACheckpointAndForgottenWhenOneIsLoaded) {
     training.run(2);
     training.optimizer.check_sums();
     training.model.settle();
-    const Place place = places_of(training, false).back();
+    const Place place = state_places(training, false).back();
     if (world.rank() == 1) place.begin[2] ^= std::byte{64};
     if (world.rank() == 1)
       EXPECT_THROW(training.optimizer.check_sums(), Error);
@@ -271,7 +212,7 @@ TEST(StateSums, AFlippedBitEndsARunAtItsStepBeforeACheckpoint) {
   options.after_step = [&](Training& training, std::int64_t done) {
     if (done != 4 || training.model.grid().world().rank() != 1) return;
     training.model.settle();
-    places_of(training, false).front().begin[3] ^= std::byte{1};
+    state_places(training, false).front().begin[3] ^= std::byte{1};
   };
   try {
     train_on_threads(config, options);

@@ -71,6 +71,7 @@ void LocalSaver::begin(std::int64_t step, std::span<const StateBlock> blocks,
   agree(world_, "local checkpoint " + step_name(step), fault);
   pending_ = true;
   fault_.clear();
+  waits_.begin();
   writer_ = std::jthread([this] { write(); });
   cost_.stall_seconds += now_seconds() - begin;
 }
@@ -111,7 +112,7 @@ void LocalSaver::write() {
               own.publish(index_, texts_);
               return own.fault().empty() ? tail_of(index_, texts_) : fault_tail(own.fault());
             }};
-    exchange_shards(*group_, &out, copies);
+    exchange_shards(*group_, &out, copies, [this](Work& work) { waits_.wait(work); });
     fault_ = own.fault();
     for (const IncomingShard& copy : copies)
       if (fault_.empty() && !copy.writer->fault().empty())
@@ -120,11 +121,13 @@ void LocalSaver::write() {
     fault_ = error.what();
   }
   cost_.write_seconds += now_seconds() - begin;
+  waits_.end();
 }
 
 void LocalSaver::finish() {
   AXONN_CHECK(pending_, "no local checkpoint was begun");
   const double begin = now_seconds();
+  waits_.follow();
   if (writer_.joinable()) writer_.join();
   pending_ = false;
   agree(world_, "local checkpoint " + step_name(step_), fault_);

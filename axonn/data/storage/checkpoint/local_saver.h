@@ -10,6 +10,7 @@
 
 #include "axonn/data/storage/checkpoint/local_shard.h"
 #include "axonn/data/storage/checkpoint/state_snapshot.h"
+#include "axonn/data/storage/checkpoint/watched_wait.h"
 
 namespace axonn {
 
@@ -76,6 +77,7 @@ class LocalSaver {
   StateTexts texts_;
   LocalCost cost_;
   std::string fault_;    // of the thread; read after it is joined
+  WatchedWait waits_;    // of the thread
   std::jthread writer_;  // last: it uses the other members
 };
 

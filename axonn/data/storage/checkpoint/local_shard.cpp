@@ -1,12 +1,12 @@
 #include "axonn/data/storage/checkpoint/local_shard.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <set>
-#include <thread>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "axonn/data/storage/checkpoint/state_snapshot.h"
 #include "axonn/foundation/base/check.h"
@@ -79,19 +79,15 @@ void move_shards(const LocalStore& from, const LocalStore& to) {
 /// Starts the messages of one round and returns when all are there. An empty message is none.
 class Round {
  public:
-  explicit Round(Communicator& group) : group_(group) {}
+  Round(Communicator& group, const WaitForMessage& wait) : group_(group), wait_(wait) {}
   void send(int to, std::span<const std::byte> bytes) {
     if (to >= 0 && !bytes.empty()) works_.push_back(group_.send(buffer_of(bytes), to, kLabel));
   }
   void receive(int from, std::span<std::byte> bytes) {
     if (!bytes.empty()) works_.push_back(group_.recv(buffer_of(bytes), from, kLabel));
   }
-  /// A thread beside that of the rank may only wait for what is done.
   void finish() {
-    for (Work& work : works_) {
-      while (!work.done()) std::this_thread::sleep_for(std::chrono::microseconds(100));
-      work.wait();
-    }
+    for (Work& work : works_) wait_ ? wait_(work) : work.wait();
     works_.clear();
   }
 
@@ -101,6 +97,7 @@ class Round {
     return {const_cast<std::byte*>(bytes.data()), std::ssize(bytes), DType::u8};
   }
   Communicator& group_;
+  const WaitForMessage& wait_;
   std::vector<Work> works_;
 };
 
@@ -116,9 +113,8 @@ std::vector<std::int64_t> exchange_numbers(Round& round, int to, std::int64_t mi
 }
 
 /// A text of each incoming shard, of a length that its sender knows.
-std::vector<std::string> exchange_texts(Communicator& group, int to, const std::string& mine,
+std::vector<std::string> exchange_texts(Round& round, int to, const std::string& mine,
                                         const std::vector<IncomingShard>& in) {
-  Round round(group);
   const std::vector<std::int64_t> lengths = exchange_numbers(round, to, std::ssize(mine), in);
   std::vector<std::string> texts(in.size());
   round.send(to, std::as_bytes(std::span(mine)));
@@ -145,13 +141,19 @@ std::vector<LocalShard> shards_in(const LocalStore& store) {
 }
 
 void make_folders(const LocalStore& store) {
+  std::error_code ignored;  // a writer that cannot use them says why
+  const std::string above = fs::path(store.folder).parent_path();
+  fault_of([&] { make_folders(above.empty() ? "." : above); });
   for (const fs::path& path : {fs::path(store.folder), fs::path(store.folder) / store.node}) {
-    std::error_code ignored;  // a writer that cannot use it says why
     if (fs::exists(path, ignored)) continue;
     fs::create_directories(path, ignored);
     const fs::perms shared = fs::perms::sticky_bit | fs::perms::all;
     if (fs::status(path.parent_path(), ignored).permissions() == shared)
       fs::permissions(path, shared, ignored);
+  }
+  for (const std::string& path : {above.empty() ? "." : above, store.folder}) {
+    const FileHandle names(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (names.get() >= 0) ::fsync(names.get());
   }
 }
 
@@ -287,10 +289,10 @@ std::pair<CheckpointIndex, StateTexts> parse_tail(const std::string& tail,
 
 std::string fault_tail(const std::string& fault) { return kFaultMark + fault; }
 
-void exchange_shards(Communicator& group, const OutgoingShard* out,
-                     std::vector<IncomingShard>& in) {
+void exchange_shards(Communicator& group, const OutgoingShard* out, std::vector<IncomingShard>& in,
+                     const WaitForMessage& wait) {
   const int to = out ? out->to : -1;
-  Round round(group);
+  Round round(group, wait);
   const std::int64_t bytes = out ? out->bytes : 0;
   const std::vector<std::int64_t> theirs = exchange_numbers(round, to, bytes, in);
   std::int64_t most = bytes;
@@ -313,7 +315,7 @@ void exchange_shards(Communicator& group, const OutgoingShard* out,
       if (!pieces[i].empty()) in[i].writer->append(pieces[i]);
   }
   const std::vector<std::string> tails =
-      exchange_texts(group, to, out ? out->tail() : std::string(), in);
+      exchange_texts(round, to, out ? out->tail() : std::string(), in);
   for (std::size_t i = 0; i < in.size(); ++i) in[i].writer->publish(tails[i]);
 }
 

@@ -128,8 +128,12 @@ struct IncomingShard {
   std::unique_ptr<ShardWriter> writer;
 };
 
-/// Sends and receives shards, 16 MiB at a time. The group is used by the calling thread alone,
-/// which need not be that of the rank. A fault of a writer disturbs no other shard. Throws Aborted.
-void exchange_shards(Communicator& group, const OutgoingShard* out, std::vector<IncomingShard>& in);
+using WaitForMessage = std::function<void(Work&)>;
+
+/// Sends and receives shards, 16 MiB at a time. The group is used by the calling thread alone. If
+/// that is not the rank's, `wait` waits for each message in its place. A fault of a writer disturbs
+/// no other shard. Throws Aborted.
+void exchange_shards(Communicator& group, const OutgoingShard* out, std::vector<IncomingShard>& in,
+                     const WaitForMessage& wait = {});
 
 }  // namespace axonn

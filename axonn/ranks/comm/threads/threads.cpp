@@ -131,7 +131,8 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
         group_(std::move(group)),
         sequence_(sequence),
         calls_(parties_.size()),
-        arrived_(parties_.size()) {}
+        arrived_(parties_.size()),
+        running_(parties_.size()) {}
 
   /// Returns true for the last party to arrive. Throws Error if the call does not match the others.
   bool arrive(int party, const Call& call) {
@@ -146,13 +147,16 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
     if (call.counted()) check_counts(party, call);
     calls_[party] = call;
     arrived_[party] = 1;
-    return ++arrivals_ == static_cast<int>(parties_.size());
+    if (++arrivals_ < static_cast<int>(parties_.size())) return false;
+    ++running_[party];  // until it has opened the meeting
+    return true;
   }
 
-  /// Called after the last arrival: does small work at once, or wakes waiting threads for it. Does
-  /// nothing if the waits fail.
-  void open() {
+  /// Called by the last party to arrive: does small work at once, or wakes waiting threads for it.
+  /// Does nothing if the waits fail.
+  void open(int party) {
     Lock lock(mutex_);
+    --running_[party];
     if (*world_->flag) return changed_.notify_all();
     if (const auto& device = calls_.front().device) {
       try {
@@ -165,7 +169,7 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
       pieces_ = Pieces(calls_);
     }
     open_ = true;
-    if (pieces_.bytes() < kSmallBytes) return help(lock);
+    if (pieces_.bytes() < kSmallBytes) return help(lock, party);
     for (std::int64_t i = 0; i < std::min<std::int64_t>(pieces_.count(), parties_.size()); ++i)
       changed_.notify_one();
   }
@@ -186,28 +190,29 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
         throw Error(broken_);
       }
       if (open_ && next_ < pieces_.count()) {
-        help(lock);
-      } else if (open_) {
-        changed_.wait(lock);
+        help(lock, party);
       } else {
         changed_.wait_for(lock, duration_of(timeout.slice()));
-        if (!open_ && timeout.look_due()) look(lock, party, timeout);
+        if (!finished() && timeout.look_due()) look(lock, party, timeout);
       }
     }
   }
 
-  /// The wait of a party, which has arrived; empty if no party is missing.
+  /// The wait of a party, which has arrived, for one that has not, or that does a piece of the
+  /// work; empty if there is none, or if it is that party itself.
   std::optional<RankWait> wait_of(int rank) {
     const Lock lock(mutex_);
-    const auto missing = std::ranges::find(arrived_, 0) - arrived_.begin();
-    if (missing == std::ssize(arrived_)) return {};
+    auto missing = std::ranges::find(arrived_, 0) - arrived_.begin();
+    if (missing == std::ssize(arrived_))
+      missing = std::ranges::find_if(running_, [](int n) { return n > 0; }) - running_.begin();
+    if (missing == std::ssize(arrived_) || parties_[missing] == rank) return {};
     const Call& call = calls_[std::ranges::find(parties_, rank) - parties_.begin()];
     return RankWait{rank, parties_[missing], {call.operation, call.label, group_, sequence_}};
   }
 
-  bool done() {
+  bool done(int party) {
     Lock lock(mutex_);
-    if (open_) help(lock);
+    if (open_) help(lock, party);
     return finished() || (active_ == 0 && (*world_->flag || !broken_.empty()));
   }
 
@@ -235,7 +240,7 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
   /// A party's wait, as the watchdogs of other ranks see it.
   struct Waiting {
     Waiting(Rendezvous& meeting, int of) : world(*meeting.world_), rank(of) {
-      if (!meeting.open_) world.note_wait(rank, meeting.shared_from_this());
+      world.note_wait(rank, meeting.shared_from_this());
     }
     ~Waiting() { world.note_wait(rank, nullptr); }
     Waiting(const Waiting&) = delete;
@@ -271,14 +276,16 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
   }
 
   /// Claims and runs pieces until none is left. Releases the lock while it runs one.
-  void help(Lock& lock) {
+  void help(Lock& lock, int party) {
     while (next_ < pieces_.count() && !*world_->flag && broken_.empty()) {
       const std::int64_t piece = next_++;
       ++active_;
+      ++running_[party];
       lock.unlock();
       pieces_.run(piece);
       world_->delay();
       lock.lock();
+      --running_[party];
       --active_;
     }
     if (active_ == 0) changed_.notify_all();
@@ -309,6 +316,7 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
   std::condition_variable changed_;
   std::vector<Call> calls_;
   std::vector<char> arrived_;
+  std::vector<int> running_;  // by party: pieces that its threads run, and whether it opens
   int arrivals_ = 0;
   bool open_ = false;
   std::string broken_;  // why the waits fail
@@ -322,7 +330,7 @@ class MeetingState final : public Work::State {
   MeetingState(std::shared_ptr<Rendezvous> meeting, int party)
       : meeting_(std::move(meeting)), party_(party) {}
   void wait() override { meeting_->wait(party_); }
-  bool done() override { return meeting_->done(); }
+  bool done() override { return meeting_->done(party_); }
 
  private:
   std::shared_ptr<Rendezvous> meeting_;
@@ -374,7 +382,7 @@ class ThreadGroup {
           if (world->has_returned(member)) meeting->break_if_missing(member);
       }
     }
-    if (last) meeting->open();
+    if (last) meeting->open(party);
     return std::make_shared<MeetingState>(std::move(meeting), party);
   }
 
