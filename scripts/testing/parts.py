@@ -171,7 +171,7 @@ PARTS = [
         "kills, failing system calls, damaged files, full disks, hostile requests, random "
         "trainings, Slurm",
         build=1,
-        test=130,
+        test=140,
         run=Tests("dev", ctest=("-L", "attack"), jobs=3),
     ),
     Part(
@@ -219,11 +219,26 @@ PARTS = [
         run=Script(("scripts/testing/hip-check.sh",)),
     ),
     Part(
+        "sbsa-check",
+        "the CUDA backend compiled for hosts of 64-bit ARM",
+        build=0,
+        test=200,
+        run=Script(("scripts/testing/sbsa-check.sh",)),
+        nightly=True,
+    ),
+    Part(
         "debian-13",
         "operations and MPI in Debian 13, with newer libraries and compiler",
         build=100,
         test=10,
         run=Tests("dev", programs=("ops_test", "comm_mpi_program"), system="13"),
+    ),
+    Part(
+        "aarch64-program",
+        "trainings and checkpoints on emulated 64-bit ARM, beside this machine's",
+        build=0,
+        test=340,
+        run=Script(("scripts/testing/aarch64.sh", "program")),
     ),
     Part(
         "debian-13-training",

@@ -95,10 +95,12 @@ class ScheduleTest(unittest.TestCase):
         self.assertEqual(chosen([daily, nightly], [], True), [daily, nightly])
         self.assertEqual(chosen([daily, nightly], ["nightly"], False), [nightly])
 
-    def test_all_parts_fit_90_minutes_on_a_machine_that_takes_twice_as_long(self):
-        ran, left_out, _ = outcome(Machine(2), 5400, 2, DAILY)
+    def test_all_parts_fit_90_minutes_on_a_machine_that_takes_much_longer(self):
+        ran, left_out, _ = outcome(Machine(1.7), 5400, 1.7, DAILY)
         self.assertEqual(left_out, [])
         self.assertEqual(len(set(ran)), len(DAILY))
+        _, left_out, _ = outcome(Machine(2), 5400, 2, DAILY)
+        self.assertEqual(left_out, ["aarch64-program"])
 
     def test_on_a_machine_four_times_as_slow_the_first_parts_run_in_time(self):
         ran, left_out, schedule = outcome(Machine(4), 5400, 4, DAILY)

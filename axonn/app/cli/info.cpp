@@ -213,6 +213,9 @@ int run_info(const Arguments& arguments) {
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   line("", fmt::format("{} of memory, {} free", format_bytes(::sysconf(_SC_PHYS_PAGES) * page),
                        format_bytes(::sysconf(_SC_AVPHYS_PAGES) * page)));
+  if (const double bytes = memory_without_processors(); bytes > 0)
+    line("", fmt::format("of it {} in NUMA nodes without processors, such as GPUs': not counted",
+                         format_bytes(bytes)));
   const auto trouble = [](const CudaGpu& gpu) {
     std::string found;
     const std::string fault = fault_of([&] { found = self_test(*make_cuda_backend(gpu.index)); });

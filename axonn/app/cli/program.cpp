@@ -15,6 +15,7 @@
 #include "axonn/app/cli/info.h"
 #include "axonn/app/cli/standard_output.h"
 #include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/host.h"
 #include "axonn/foundation/options/options.h"
 #include "axonn/foundation/options/options_text.h"
 #include "axonn/run/load/launch.h"
@@ -139,6 +140,7 @@ int run_axonn(const Arguments& arguments) {
 }
 
 int run_program(int argc, char** argv) {
+  keep_to_nodes_with_processors();
   StandardOutput output;
   const auto report = [](const std::exception& error, int code) {
     std::cout.exceptions(std::ios::goodbit);  // std::cerr flushes it

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include <linux/mempolicy.h>
 #include <malloc.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -109,15 +110,39 @@ class MemoryFiles {
     std::ifstream(root_ + file) >> value;
     return value;
   }
-  /// A line of /proc/meminfo, in bytes; without it, the machine's memory.
-  double of_machine(const std::string& name) const {
+  /// A line of /proc/meminfo, in bytes, less line `node` of NUMA nodes that have no processors;
+  /// without it, the machine's memory.
+  double of_machine(const std::string& name, const std::string& node) const {
     const double bytes = 1024 * field("/proc/meminfo", name);
-    if (bytes > 0) return bytes;
+    if (bytes > 0) return std::max(0.0, bytes - of_nodes(false, node));
     return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
            static_cast<double>(::sysconf(_SC_PAGE_SIZE));
   }
 
+  /// The numbers of the NUMA nodes that have processors, or of those without.
+  std::vector<int> nodes(bool with_processors) const {
+    std::vector<int> found;
+    for (int node = 0; node < kMostNodes; ++node) {
+      std::ifstream list(root_ + folder_of(node) + "cpulist");
+      std::string processors;
+      if (list && static_cast<bool>(list >> processors) == with_processors) found.push_back(node);
+    }
+    return found;
+  }
+  /// The sum of a line of their memory, in bytes.
+  double of_nodes(bool with_processors, const std::string& name) const {
+    double sum = 0;
+    for (const int node : nodes(with_processors)) sum += field(folder_of(node) + "meminfo", name);
+    return 1024 * sum;
+  }
+
+  static constexpr int kMostNodes = 64;
+
  private:
+  static std::string folder_of(int node) {
+    return "/sys/devices/system/node/node" + std::to_string(node) + '/';
+  }
+
   std::string root_;
 };
 
@@ -135,7 +160,7 @@ constexpr std::array kMemoryGroups = {
 
 double available_memory(const std::string& root) {
   const MemoryFiles files(root);
-  double bytes = files.of_machine("MemAvailable:");
+  double bytes = files.of_machine("MemAvailable:", "MemFree:");
   for (const MemoryGroup& group : kMemoryGroups) {
     const std::string folder = group.folder;
     const double most = files.number(folder + group.limit);  // 0: "max", no limit
@@ -149,11 +174,28 @@ double available_memory(const std::string& root) {
 
 double total_memory(const std::string& root) {
   const MemoryFiles files(root);
-  double bytes = files.of_machine("MemTotal:");
+  double bytes = files.of_machine("MemTotal:", "MemTotal:");
   for (const MemoryGroup& group : kMemoryGroups)
     if (const double most = files.number(std::string(group.folder) + group.limit); most > 0)
       bytes = std::min(bytes, most);
   return bytes;
+}
+
+double memory_without_processors(const std::string& root) {
+  return MemoryFiles(root).of_nodes(false, "MemTotal:");
+}
+
+bool keep_to_nodes_with_processors(const std::string& root) {
+  const MemoryFiles files(root);
+  const std::vector<int> nodes = files.nodes(true);
+  if (nodes.empty() || files.nodes(false).empty()) return false;
+  int policy = 0;
+  if (syscall(SYS_get_mempolicy, &policy, nullptr, 0, nullptr, 0) != 0 || policy != MPOL_DEFAULT)
+    return false;
+  std::uint64_t mask = 0;
+  for (const int node : nodes) mask |= std::uint64_t{1} << node;
+  // The kernel takes one bit less than it is told.
+  return syscall(SYS_set_mempolicy, MPOL_BIND, &mask, MemoryFiles::kMostNodes + 1) == 0;
 }
 
 void keep_freed_memory() {

@@ -25,6 +25,15 @@ double available_memory(const std::string& root = "");
 /// if that is less.
 double total_memory(const std::string& root = "");
 
+/// Bytes of memory in NUMA nodes that have no processors, which the system counts as its own: the
+/// GPUs' memory of GH200. The two functions above leave it out.
+double memory_without_processors(const std::string& root = "");
+/// Makes this thread, and those that it starts later, take memory from NUMA nodes that have
+/// processors: otherwise a host that runs out of its own memory takes the GPUs'. Returns false, and
+/// changes nothing, if all nodes have processors, a launcher has set a policy, or the system
+/// refuses.
+bool keep_to_nodes_with_processors(const std::string& root = "");
+
 /// Lets the C library keep memory that this process frees, for its next allocations, instead of
 /// giving it back to the system each time.
 void keep_freed_memory();

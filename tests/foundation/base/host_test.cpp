@@ -2,8 +2,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "tests/support/temporary_path.h"
 
@@ -44,6 +49,42 @@ TEST(TotalMemory, IsThatOfTheMachineOrAContainersLimit) {
   system.write("/sys/fs/cgroup/memory.max", "100000\n");
   EXPECT_EQ(total_memory(system.root()), 100000);
   EXPECT_GE(total_memory(), available_memory());
+}
+
+TEST(AvailableMemory, LeavesOutNodesWithoutProcessors) {  // as on GH200
+  const System system;
+  const std::string nodes = "/sys/devices/system/node/node";
+  system.write(nodes + "0/cpulist", "0-71\n");
+  system.write(nodes + "0/meminfo", "Node 0 MemTotal:  600 kB\nNode 0 MemFree:  350 kB\n");
+  EXPECT_EQ(memory_without_processors(system.root()), 0);
+  system.write(nodes + "4/cpulist", "\n");
+  system.write(nodes + "4/meminfo", "Node 4 MemTotal:  200 kB\nNode 4 MemFree:  90 kB\n");
+  system.write(nodes + "12/cpulist", "\n");
+  system.write(nodes + "12/meminfo", "Node 12 MemTotal: 100 kB\nNode 12 MemFree:  60 kB\n");
+  EXPECT_EQ(memory_without_processors(system.root()), 300 * 1024);
+  EXPECT_EQ(total_memory(system.root()), 600 * 1024);
+  EXPECT_EQ(available_memory(system.root()), 350 * 1024);
+}
+
+TEST(KeepToNodesWithProcessors, BindsMemoryIfThereAreOthersAndNoPolicyYet) {
+  const System system;
+  const std::string nodes = "/sys/devices/system/node/node";
+  const auto policy = [] {
+    int number = -1;
+    return syscall(SYS_get_mempolicy, &number, nullptr, 0, nullptr, 0) == 0 ? number : -1;
+  };
+  if (policy() != MPOL_DEFAULT) GTEST_SKIP() << "the system does not tell policies of memory";
+  system.write(nodes + "0/cpulist", "0-71\n");
+  std::jthread([&] {
+    EXPECT_FALSE(keep_to_nodes_with_processors(system.root())) << "all have processors";
+    EXPECT_EQ(policy(), MPOL_DEFAULT);
+    system.write(nodes + "4/cpulist", "\n");
+    const bool bound = keep_to_nodes_with_processors(system.root());  // false: not allowed to
+    EXPECT_EQ(policy(), bound ? MPOL_BIND : MPOL_DEFAULT);
+    if (!bound) return;
+    EXPECT_FALSE(keep_to_nodes_with_processors(system.root())) << "there is a policy";
+  });
+  EXPECT_EQ(policy(), MPOL_DEFAULT) << "of another thread";
 }
 
 TEST(AvailableMemory, IsTheRestOfAContainersLimitWithoutCachedFiles) {

@@ -47,6 +47,17 @@ struct NeonBlocks {
     sum = vbfmmlaq_f32(sum, reinterpret_cast<bfloat16x8_t>(left),
                        reinterpret_cast<bfloat16x8_t>(right));
   }
+  /// Pieces of 64 bits in turns: the lower or upper ones of two registers.
+  template <bool upper>
+  static Registers::Register zip(const Registers::Register& a, const Registers::Register& b) {
+    const auto x = reinterpret_cast<float64x2_t>(a), y = reinterpret_cast<float64x2_t>(b);
+    return reinterpret_cast<Registers::Register>(upper ? vzip2q_f64(x, y) : vzip1q_f64(x, y));
+  }
+  /// The even or odd pieces of 64 bits of two registers: undoes zip().
+  template <bool odd>
+  static Registers::Register unzip(const Registers::Register& a, const Registers::Register& b) {
+    return zip<odd>(a, b);  // a register has two pieces
+  }
 };
 using BlockProduct = NeonBlocks;
 

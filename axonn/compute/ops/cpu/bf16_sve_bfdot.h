@@ -40,6 +40,18 @@ struct SveBlocks {
                                          const Registers::Register& right) {
     sum = svbfmmla_f32(sum, svreinterpret_bf16_f32(left), svreinterpret_bf16_f32(right));
   }
+  /// Pieces of 64 bits in turns: the lower or upper ones of two registers.
+  template <bool upper>
+  static Registers::Register zip(const Registers::Register& a, const Registers::Register& b) {
+    const auto x = svreinterpret_f64_f32(a), y = svreinterpret_f64_f32(b);
+    return svreinterpret_f32_f64(upper ? svzip2_f64(x, y) : svzip1_f64(x, y));
+  }
+  /// The even or odd pieces of 64 bits of two registers: undoes zip().
+  template <bool odd>
+  static Registers::Register unzip(const Registers::Register& a, const Registers::Register& b) {
+    const auto x = svreinterpret_f64_f32(a), y = svreinterpret_f64_f32(b);
+    return svreinterpret_f32_f64(odd ? svuzp2_f64(x, y) : svuzp1_f64(x, y));
+  }
 };
 using BlockProduct = SveBlocks;
 

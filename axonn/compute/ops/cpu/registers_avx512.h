@@ -85,6 +85,11 @@ inline __m256i narrow(Registers::Register x) {
   else
     return std::bit_cast<IntegerHalves>(narrow(x, x)).low;
 }
+/// The same, one after another from the first byte on.
+template <typename T>
+inline __m256i narrow_in_order(Registers::Register x) {
+  return narrow<T>(x);
+}
 
 }  // namespace detail
 

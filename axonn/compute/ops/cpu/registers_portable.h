@@ -38,6 +38,11 @@ inline Halves narrow(Floats::Register x) {
   else
     return narrow_bf16(x);
 }
+/// The same, one after another from the first byte on; twice.
+template <typename T>
+inline Floats::Register narrow_in_order(Floats::Register x) {
+  return joined(narrow<T>(x), narrow<T>(x));
+}
 
 inline Floats::Register narrow_two(Floats::Register low, Floats::Register high) {
   return joined(narrow_bf16(low), narrow_bf16(high));

@@ -150,12 +150,12 @@ class HeadBackward {
     for_strips(diagonal, block.rows, [&](int row, int count) {
       const int seen = diagonal ? row + kLanes : kBlock;
       const Extents size{count, seen, words(D_)};
-      block_matmul<Product>(work_.p + row * kBlock, kBlock,
-                            {work_.q + row * row_words, row_words, 1}, work_.kt, kBlock, size,
-                            false);
-      block_matmul<Product>(work_.ds + row * kBlock, kBlock,
-                            {work_.d_out + row * row_words, row_words, 1}, work_.vt, kBlock, size,
-                            false);
+      block_product<Product>(work_.p + row * kBlock, kBlock,
+                             {work_.q + row * row_words, row_words, 1}, work_.kt, kBlock, size,
+                             false);
+      block_product<Product>(work_.ds + row * kBlock, kBlock,
+                             {work_.d_out + row * row_words, row_words, 1}, work_.vt, kBlock, size,
+                             false);
       for (int r = row; r < row + count; ++r) score_gradients(r, g, i, j, seen);
     });
   }
@@ -209,10 +209,10 @@ class HeadBackward {
       const int first = diagonal ? key : 0;  // the first query that sees a key of the strip
       const Extents size{count, width_, words(queries_.rows_of(i) - first)};
       const int above = first / Ops::kPack, corner = above * kBlock + key;
-      block_matmul<Product>(work_.d_v + key * width_, width_, {p + corner, 1, kBlock},
-                            d_out + above * width_, width_, size, true);
-      block_matmul<Product>(work_.d_k + key * width_, width_, {ds + corner, 1, kBlock},
-                            q + above * width_, width_, size, true);
+      block_product<Product>(work_.d_v + key * width_, width_, {p + corner, 1, kBlock},
+                             d_out + above * width_, width_, size, true);
+      block_product<Product>(work_.d_k + key * width_, width_, {ds + corner, 1, kBlock},
+                             q + above * width_, width_, size, true);
     });
   }
 
@@ -223,8 +223,8 @@ class HeadBackward {
     const bool diagonal = this->diagonal(i, j);
     for_strips(diagonal, rows, [&](int row, int count) {
       const int seen = diagonal ? row + count : keys_of(j);
-      block_matmul<Product>(d_q + row * width_, width_, {ds + row * kRow, kRow, 1}, keys_, width_,
-                            {count, width_, words(seen)}, true);
+      block_product<Product>(d_q + row * width_, width_, {ds + row * kRow, kRow, 1}, keys_, width_,
+                             {count, width_, words(seen)}, true);
     });
   }
 

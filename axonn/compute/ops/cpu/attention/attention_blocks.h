@@ -6,6 +6,7 @@
 
 #include "axonn/compute/ops/backend.h"
 #include "axonn/compute/ops/cpu/matmul/block_matmul.h"
+#include "axonn/compute/ops/cpu/matmul/pair_matmul.h"
 #include "axonn/compute/ops/cpu/team.h"
 #include "axonn/compute/ops/rowwise/elementwise.h"
 #include "axonn/compute/tensor/address.h"
@@ -222,6 +223,18 @@ struct Operands<T, true> {
     return memory;
   }
 };
+
+/// block_matmul() of such operands: pairs by BlockProduct if the processor has it and there are
+/// enough rows to reorder operands for. The bits are the same.
+template <typename Product>
+void block_product(float* out, int out_row, Left a, const float* b, int b_row, Extents size,
+                   bool accumulate) {
+  constexpr int kFewest = 8;
+  if constexpr (std::is_same_v<Product, PairProduct> && !std::is_void_v<BlockProduct>)
+    if (size.m >= kFewest)
+      return pair_matmul<BlockProduct>(out, out_row, a, b, b_row, size, accumulate);
+  block_matmul<Product>(out, out_row, a, b, b_row, size, accumulate);
+}
 
 /// What products of queries and keys become: scale · x, capped if cap is above 0.
 struct ScoreFactors {

@@ -55,9 +55,9 @@ void scores(float* s, Left k, const float* qt, const ScoreFactors& factors, Exte
             bool diagonal) {
   for_strips(diagonal, size.m, [&](int key, int count) {
     const int first = diagonal ? key : 0, seen = kQueries - first;
-    block_matmul<Product>(s + key * kQueries + first, kQueries,
-                          {k.data + key * k.row, k.row, k.col}, qt + first, kQueries,
-                          {count, seen, size.k}, false);
+    block_product<Product>(s + key * kQueries + first, kQueries,
+                           {k.data + key * k.row, k.row, k.col}, qt + first, kQueries,
+                           {count, seen, size.k}, false);
     for (int r = key; r < key + count; ++r) factors.apply(s + r * kQueries + first, seen);
   });
 }
@@ -145,8 +145,8 @@ void add_values(float* o, const float* p, const float* v, const float* rescale, 
   for_strips(diagonal, queries, [&](int query, int count) {
     const int seen = diagonal ? std::min(keys, query + count) : keys;
     const Extents words{count, width, (seen + Ops::kPack - 1) / Ops::kPack};
-    block_matmul<typename Ops::Product>(o + query * width, width, {p + query, 1, kQueries}, v,
-                                        width, words, true);
+    block_product<typename Ops::Product>(o + query * width, width, {p + query, 1, kQueries}, v,
+                                         width, words, true);
   });
 }
 

@@ -23,36 +23,14 @@ namespace detail {
 /// Rows of a tile, of which 24 of 32 registers hold sums.
 constexpr int kMatrixTileRows = 6;
 
-/// The pieces of 64 bits of the lower or upper halves of two registers, in turns.
-template <bool upper>
-[[gnu::always_inline]] inline Registers::Register zip_pairs(Registers::Register a,
-                                                            Registers::Register b) {
-  constexpr int kPairs = Registers::kEach / 2;
-  Registers::Words order;
-  for (int i = 0; i < Registers::kEach; ++i)
-    order[i] = static_cast<std::uint32_t>((upper ? kPairs : 0) + i / 4 * 2 + i % 2 +
-                                          (i / 2 % 2) * Registers::kEach);
-  return __builtin_shuffle(a, b, order);
-}
-
-/// The even pieces of 64 bits of two registers, or the odd ones: undoes zip_pairs().
-template <bool odd>
-[[gnu::always_inline]] inline Registers::Register unzip_pairs(Registers::Register a,
-                                                              Registers::Register b) {
-  Registers::Words order;
-  for (int i = 0; i < Registers::kEach; ++i)
-    order[i] = static_cast<std::uint32_t>(i / 2 * 4 + i % 2 + (odd ? 2 : 0));
-  return __builtin_shuffle(a, b, order);
-}
-
-/// out (Rows, kTileRegisters · kEach) (+)= a (Rows, k) · b (k, kTileRegisters · kEach), k even, the
-/// sums in registers. For an odd number of rows, reads one more of a.
-template <typename Product, int Rows>
+/// out (Rows, Vectors · kEach) (+)= a (Rows, k) · b (k, Vectors · kEach), k even, the sums in
+/// registers. For an odd number of rows, reads one more of a.
+template <typename Product, int Rows, int Vectors>
 [[gnu::always_inline]] inline void matrix_tile(float* out, std::int64_t out_row, Left a,
                                                const float* b, std::int64_t b_row, int k,
                                                bool accumulate) {
   using Vector = Floats::Unaligned;
-  constexpr int kEach = Floats::kEach, kPairs = (Rows + 1) / 2, kVectors = 2 * kTileRegisters;
+  constexpr int kEach = Floats::kEach, kPairs = (Rows + 1) / 2, kVectors = 2 * Vectors;
   Floats::Register sums[kPairs][kVectors] = {};
   const auto at = [&](int row, int v) {
     return reinterpret_cast<Vector*>(out + row * out_row + v / 2 * kEach);
@@ -64,8 +42,8 @@ template <typename Product, int Rows>
       for (int v = 0; v < kVectors; v += 2) {
         const Floats::Register first = *at(2 * i, v),
                                second = 2 * i + 1 < Rows ? *at(2 * i + 1, v) : Vector{};
-        sums[i][v] = zip_pairs<false>(first, second);
-        sums[i][v + 1] = zip_pairs<true>(first, second);
+        sums[i][v] = Product::template zip<false>(first, second);
+        sums[i][v + 1] = Product::template zip<true>(first, second);
       }
   for (int p = 0; p < k; p += 2, a.data += a.col) {
     Floats::Register left[kPairs];
@@ -84,16 +62,17 @@ template <typename Product, int Rows>
   for (int i = 0; i < kPairs; ++i)
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; v += 2) {
-      *at(2 * i, v) = unzip_pairs<false>(sums[i][v], sums[i][v + 1]);
-      if (2 * i + 1 < Rows) *at(2 * i + 1, v) = unzip_pairs<true>(sums[i][v], sums[i][v + 1]);
+      *at(2 * i, v) = Product::template unzip<false>(sums[i][v], sums[i][v + 1]);
+      if (2 * i + 1 < Rows)
+        *at(2 * i + 1, v) = Product::template unzip<true>(sums[i][v], sums[i][v + 1]);
     }
 }
 
 /// The functions for tiles of 1 to kMatrixTileRows rows.
-template <typename Product>
+template <typename Product, int Vectors = kTileRegisters>
 constexpr std::array<Tile, kMatrixTileRows> matrix_tiles() {
   return []<int... i>(std::integer_sequence<int, i...>) {
-    return std::array<Tile, kMatrixTileRows>{matrix_tile<Product, i + 1>...};
+    return std::array<Tile, kMatrixTileRows>{matrix_tile<Product, i + 1, Vectors>...};
   }
   (std::make_integer_sequence<int, kMatrixTileRows>{});
 }

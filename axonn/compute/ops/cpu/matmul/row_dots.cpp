@@ -22,7 +22,8 @@ bool streams(std::int64_t rows, SumOrder order) {
 constexpr std::int64_t kColumns = 64;
 
 /// Of a matrix of codes, rows whose values a thread has in its cache at a time: those of a tile.
-constexpr std::int64_t kCodedColumns = detail::kDotCols;
+template <typename T>
+constexpr std::int64_t kCodedColumns = detail::kDotCols<T>;
 
 /// Rows that a thread computes at a time: of K elements, they stay in the L2 cache.
 std::int64_t rows_at_once(const Matmul& args) {
@@ -59,7 +60,7 @@ class Writer {
     if constexpr (std::is_same_v<Out, float>)
       write(sums);
     else
-      write(detail::narrow<Out>(reinterpret_cast<const Floats::Unaligned&>(sums)));
+      write(detail::narrow_in_order<Out>(reinterpret_cast<const Floats::Unaligned&>(sums)));
   }
 
  private:
@@ -103,9 +104,9 @@ void columns_of_codes(const QuantizedMatmul& args, SumOrder order, std::int64_t 
           of, rows, end - begin, [&](std::int64_t col) { return Row{records_of(begin + col)}; },
           Writer<T, Out>(args.out, args.bias, false, begin));
     }
-  T* const values = scratch_of_thread().take<T>(kCodedColumns * K);
+  T* const values = scratch_of_thread().take<T>(kCodedColumns<T> * K);
   for (std::int64_t count; begin < end; begin += count) {
-    count = std::min(kCodedColumns, end - begin);
+    count = std::min(kCodedColumns<T>, end - begin);
     dequantize<kind>(form.unit, records_of(begin), count * K / form.unit, values);
     const Matmul part{.out = args.out.col_range(begin, count),
                       .a = args.a,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "axonn/compute/ops/backend.h"
+#include "axonn/compute/ops/cpu/matmul/block_dots.h"
 #include "axonn/compute/ops/cpu/matmul/coded_rows.h"
 #include "axonn/compute/ops/cpu/registers.h"
 
@@ -94,13 +95,24 @@ namespace detail {
 
 /// Rows of a, and of b, whose sums are computed together: with AVX-512, 16 sums and 5 operands in
 /// 32 registers; else 12 halves of sums and 3 halves of operands in 16, or quarters of fewer. Pairs
-/// need registers for both halves of their operands. On ARM 16 quarters of sums in 32.
+/// need registers for both halves of their operands. On ARM 16 quarters of sums in 32, or of blocks
+/// 8 sums in two registers each.
 template <typename T>
-constexpr int kDotRows = Lanes::kRegisters == 1                               ? 4
+constexpr int kDotRows = kDotsInBlocks<T>                                     ? 8
+                         : Lanes::kRegisters == 1                             ? 4
                          : Lanes::kRegisters == 2 && std::is_same_v<T, float> ? 3
                                                                               : 2;
-constexpr int kDotCols = Lanes::kRegisters == 1 ? 4 : kArm64 || Lanes::kRegisters == 2 ? 2 : 1;
-using Dots = float[4][4];
+template <typename T>
+constexpr int kDotCols = kDotsInBlocks<T> || Lanes::kRegisters == 1 ? 4
+                         : kArm64 || Lanes::kRegisters == 2         ? 2
+                                                                    : 1;
+template <typename T>
+using Dots = float[std::max(4, kDotRows<T>)][4];
+
+/// The sums of Rows rows of a and Cols rows of b, two dimensions of Lanes or of blocks.
+template <typename T, int Rows, int Cols>
+using TileSums = std::conditional_t<kDotsInBlocks<T>, BlockSums[(Rows + 1) / 2][(Cols + 1) / 2],
+                                    Lanes[Rows][Cols]>;
 
 /// sums += the products of kLaneCount elements from `a` and `b`, whose rows are that far apart.
 /// Always inlined, or the sums would live in memory.
@@ -125,21 +137,37 @@ template <typename T, int Rows, int Cols>
   });
 }
 
+/// sums += the products of kLaneCount elements of a tile's rows.
+template <typename T, int Rows, int Cols>
+[[gnu::always_inline]] inline void add_to_tile(TileSums<T, Rows, Cols>& sums, const T* a,
+                                               std::int64_t a_row, const T* b, std::int64_t b_row) {
+  if constexpr (kDotsInBlocks<T>)
+    add_block_products<Rows, Cols, kLaneCount<T>>(sums, a, a_row, b, b_row);
+  else
+    add_products(sums, a, a_row, b, b_row);
+}
+
 /// The same of the last `count` elements, copied beside zeros.
 template <typename T, int Rows, int Cols>
-[[gnu::always_inline]] inline void add_last_products(Lanes (&sums)[Rows][Cols],
-                                                     const RowPairs<T>& at, int count) {
+[[gnu::always_inline]] inline void add_last_to_tile(TileSums<T, Rows, Cols>& sums,
+                                                    const RowPairs<T>& at, int count) {
   Lanes a[Rows], b[Cols];
   for (int r = 0; r < Rows; ++r) a[r] = load_lanes(at.a + r * at.a_row, count);
   for (int c = 0; c < Cols; ++c) b[c] = load_lanes(at.b + c * at.b_row, count);
-  add_products(sums, reinterpret_cast<const T*>(a), kLaneCount<T>, reinterpret_cast<const T*>(b),
-               kLaneCount<T>);
+  add_to_tile<T, Rows, Cols>(sums, reinterpret_cast<const T*>(a), kLaneCount<T>,
+                             reinterpret_cast<const T*>(b), kLaneCount<T>);
 }
 
-/// out[r][c] = sum_of_lanes(sums[r][c]).
-template <int Rows, int Cols>
-[[gnu::always_inline]] inline void fold_sums(Dots& out, const Lanes (&sums)[Rows][Cols]) {
-  if constexpr (Lanes::kRegisters == 1 && Rows >= 3 && Cols == 4) {
+/// out[r][c] = the sum of a tile's row r and column c.
+template <typename T, int Rows, int Cols>
+[[gnu::always_inline]] inline void fold_sums(Dots<T>& out, const TileSums<T, Rows, Cols>& sums) {
+  if constexpr (kDotsInBlocks<T>) {
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+      for (int c = 0; c < Cols; ++c) out[r][c] = sums[r / 2][c / 2].sum(r % 2, c % 2);
+    return;
+  } else if constexpr (Lanes::kRegisters == 1 && Rows >= 3 && Cols == 4) {
     if constexpr (Rows == 4) return sums_of_lanes(out, sums);
     Lanes four[4][4] = {};
 #pragma GCC unroll 4
@@ -147,59 +175,65 @@ template <int Rows, int Cols>
 #pragma GCC unroll 4
       for (int c = 0; c < Cols; ++c) four[r][c] = sums[r][c];
     return sums_of_lanes(out, four);
+  } else {
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+      for (int c = 0; c < Cols; ++c) out[r][c] = sum_of_lanes(sums[r][c]);
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 4
-    for (int c = 0; c < Cols; ++c) out[r][c] = sum_of_lanes(sums[r][c]);
 }
 
 /// Adds the products of the rows of a tile to sums, and prefetches what lies `ahead` elements
 /// behind each row of b.
 template <bool prefetches, typename T, int Rows, int Cols>
-[[gnu::always_inline]] inline void add_tile(Lanes (&sums)[Rows][Cols], RowPairs<T> at,
+[[gnu::always_inline]] inline void add_tile(TileSums<T, Rows, Cols>& sums, RowPairs<T> at,
                                             std::int64_t ahead) {
   constexpr int kFull = kLaneCount<T>;
   for (; at.K >= kFull; at.K -= kFull) {
     if constexpr (prefetches)
 #pragma GCC unroll 4
       for (int c = 0; c < Cols; ++c) __builtin_prefetch(at.b + c * at.b_row + ahead);
-    add_products(sums, at.a, at.a_row, at.b, at.b_row);
+    add_to_tile<T, Rows, Cols>(sums, at.a, at.a_row, at.b, at.b_row);
     at.a += kFull;
     at.b += kFull;
   }
-  if (at.K > 0) add_last_products(sums, at, static_cast<int>(at.K));
+  if (at.K > 0) add_last_to_tile<T, Rows, Cols>(sums, at, static_cast<int>(at.K));
 }
 
 template <typename T, int Rows, int Cols>
-void dot_tile(Dots& out, const RowPairs<T>& at) {
-  Lanes sums[Rows][Cols] = {};
+void dot_tile(Dots<T>& out, const RowPairs<T>& at) {
+  TileSums<T, Rows, Cols> sums = {};
   // Prefetches the next rows of b: 1.5 times as fast as with the hardware's prefetching alone.
-  add_tile<true>(sums, at, Cols * at.b_row);
-  fold_sums(out, sums);
+  add_tile<true, T, Rows, Cols>(sums, at, Cols * at.b_row);
+  fold_sums<T, Rows, Cols>(out, sums);
 }
 
 /// The sums of a tile that are not complete yet.
-using KeptSums = Lanes[kDotRows<float>][kDotCols];
+template <typename T>
+using KeptSums = TileSums<T, kDotRows<T>, kDotCols<T>>;
 
 /// The part of dot_tile() of at.K elements, of which the first ones begin the sums and the last
 /// ones, `out` not null, complete them. `ahead` < 0: nothing is prefetched.
 template <typename T, int Rows, int Cols>
-void dot_part(KeptSums& kept, const RowPairs<T>& at, bool first, std::int64_t ahead, Dots* out) {
-  Lanes sums[Rows][Cols];
+void dot_part(KeptSums<T>& kept, const RowPairs<T>& at, bool first, std::int64_t ahead,
+              Dots<T>* out) {
+  using Sums = TileSums<T, Rows, Cols>;
+  using Sum = std::remove_all_extents_t<Sums>;
+  constexpr int kSumRows = std::extent_v<Sums, 0>, kSumCols = std::extent_v<Sums, 1>;
+  Sums sums;
 #pragma GCC unroll 4
-  for (int r = 0; r < Rows; ++r)
+  for (int r = 0; r < kSumRows; ++r)
 #pragma GCC unroll 4
-    for (int c = 0; c < Cols; ++c) sums[r][c] = first ? Lanes{} : kept[r][c];
+    for (int c = 0; c < kSumCols; ++c) sums[r][c] = first ? Sum{} : kept[r][c];
   if (ahead >= 0)
-    add_tile<true>(sums, at, ahead);
+    add_tile<true, T, Rows, Cols>(sums, at, ahead);
   else
-    add_tile<false>(sums, at, 0);
-  if (out) return fold_sums(*out, sums);
+    add_tile<false, T, Rows, Cols>(sums, at, 0);
+  if (out) return fold_sums<T, Rows, Cols>(*out, sums);
 #pragma GCC unroll 4
-  for (int r = 0; r < Rows; ++r)
+  for (int r = 0; r < kSumRows; ++r)
 #pragma GCC unroll 4
-    for (int c = 0; c < Cols; ++c) kept[r][c] = sums[r][c];
+    for (int c = 0; c < kSumCols; ++c) kept[r][c] = sums[r][c];
 }
 
 /// Calls write(r, c, dot product) for one or two rows of a and the first 16 / Rows rows of b, with
@@ -229,7 +263,7 @@ void dot_sixteen(RowPairs<T> at, const Write& write) {
   }
   const int left = static_cast<int>(at.K);
   if (left > 0) add(rows_at(at.a, at.a_row, left), rows_at(at.b, at.b_row, left));
-  Dots dots;
+  float dots[4][4];
   sums_of_lanes(dots, sums);
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) write(i / kCols, i % kCols, dots[i / 4][i % 4]);
@@ -252,7 +286,7 @@ constexpr auto dot_parts() {
 }
 
 /// Writes the sums of a tile: those of four columns at once if a register has them.
-template <int Cols, typename Write>
+template <int Cols, typename Write, typename Dots>
 [[gnu::always_inline]] inline void write_tile(const Write& write, std::int64_t row,
                                               std::int64_t rows, std::int64_t col,
                                               const Dots& dots) {
@@ -262,7 +296,7 @@ template <int Cols, typename Write>
     for (int c = 0; c < Cols; ++c) write(row + r, col + c, dots[r][c]);
 }
 
-/// Rows of a whose sums with kDotCols rows of b are kept while parts of K are added one after
+/// Rows of a whose sums with kDotCols<T> rows of b are kept while parts of K are added one after
 /// another, and bytes of a row in such a part: both operands of a part stay in the L1 cache.
 constexpr int kPartRows = 48, kPartBytes = 4096;
 
@@ -272,13 +306,13 @@ void dot_in_parts(const RowPairs<T>& of, std::int64_t row, std::int64_t rows, st
                   const Write& write) {
   constexpr auto kParts = dot_parts<T, Cols>();
   constexpr std::int64_t kPart = kPartBytes / sizeof(T);
-  KeptSums sums[(kPartRows + kDotRows<T> - 1) / kDotRows<T>];
+  KeptSums<T> sums[(kPartRows + kDotRows<T> - 1) / kDotRows<T>];
   for (std::int64_t k = 0; k < of.K; k += kPart) {
     const bool last = k + kPart >= of.K;
     RowPairs<T> at{of.a + k, of.a_row, of.b + k, of.b_row, last ? of.K - k : kPart};
     for (std::int64_t r = 0; r < rows; r += kDotRows<T>, at.a += kDotRows<T> * at.a_row) {
       const std::int64_t count = std::min<std::int64_t>(kDotRows<T>, rows - r);
-      Dots dots;
+      Dots<T> dots;
       kParts[count - 1](sums[r / kDotRows<T>], at, k == 0, r == 0 ? Cols * of.b_row : -1,
                         last ? &dots : nullptr);
       if (last) write_tile<Cols>(write, row + r, count, col, dots);
@@ -298,7 +332,7 @@ void dot_columns(RowPairs<T> at, std::int64_t rows, std::int64_t col, const Writ
   }
   for (std::int64_t row = 0; row < rows; row += kDotRows<T>, at.a += kDotRows<T> * at.a_row) {
     const std::int64_t count = std::min<std::int64_t>(kDotRows<T>, rows - row);
-    Dots dots;
+    Dots<T> dots;
     kTiles[count - 1](dots, at);
     write_tile<Cols>(write, row, count, col, dots);
   }
@@ -405,8 +439,8 @@ void row_dots(const RowPairs<T>& of, std::int64_t rows, std::int64_t cols, const
     if (rows == 1) sixteen.template operator()<1>();
     if (rows == 2) sixteen.template operator()<2>();
   }
-  for (; col + detail::kDotCols <= cols; col += detail::kDotCols)
-    detail::dot_columns<detail::kDotCols>(of, rows, col, write);
+  constexpr int kCols = detail::kDotCols<T>;
+  for (; col + kCols <= cols; col += kCols) detail::dot_columns<kCols>(of, rows, col, write);
   for (; col < cols; ++col) detail::dot_columns<1>(of, rows, col, write);
 }
 
