@@ -281,10 +281,10 @@ class Backend {
   /// has the bits of attention() where the cached keys are those of the sequence. Products take
   /// longer. Returns false, and changes nothing, if this backend cannot do that.
   virtual bool set_batch_invariant(bool /*value*/) { return false; }
-  /// true: from now on products of few rows, at least four, with codes of ggml round their other
-  /// operand to 8 bits, as llama.cpp does for any rows, and multiply integers. Elements are then
-  /// off by about a hundredth of their usual size. Returns false, and changes nothing, if this
-  /// backend cannot do that.
+  /// true: from now on products of a few rows, or of any, with codes of ggml round their other
+  /// operand to 8 bits, as llama.cpp does, and multiply integers. Elements are then off by about a
+  /// hundredth of their usual size. Returns false, and changes nothing, if this backend cannot do
+  /// that.
   virtual bool set_integer_products(bool /*value*/) { return false; }
 
   virtual void attention(const Attention& args) = 0;

@@ -68,8 +68,8 @@ void use_integer_products(LoadedModel& model, bool drafts) {
            kind == Quantization::none ? "values" : name_of(kind),
            "; keep them as codes of GGUF, such as --quantize q4_0, or file");
   if (drafts)
-    refuse("--integer-products: a draft is verified by products of several rows, which do not ",
-           "round; leave it or --drafts out");
+    refuse("--integer-products: a draft is verified by products of several rows, whose bits are ",
+           "not those of one row; leave it or --drafts out");
   if (!model.backend().set_integer_products(true))
     refuse("--integer-products: this run computes on ", model.backend().matmul_device(),
            ", which has none; leave it out");

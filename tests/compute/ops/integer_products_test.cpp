@@ -1,4 +1,4 @@
-// Products of few rows with codes in integers, beside plain loops in double.
+// Products with codes in integers, beside plain loops in double.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/compute/tensor/quantization.h"
+#include "axonn/foundation/base/host.h"
 
 #include "tests/compute/ops/harness.h"
 
@@ -76,10 +77,37 @@ std::vector<std::byte> product(Backend& backend, const QuantizedForm& form, std:
   return {values.begin(), values.end()};
 }
 
-/// The most rows whose products round: 4, or 16.
-std::int64_t most_rows(Backend& integers) {
-  const QuantizedForm form = whole(Quantization::q4_0);
-  return product(integers, form, 16) == product(*test_backend(1), form, 16) ? 4 : 16;
+/// Whether products of so many rows round.
+bool rounds(Backend& integers, Quantization kind, std::int64_t rows) {
+  return product(integers, whole(kind), rows) != product(*test_backend(1), whole(kind), rows);
+}
+
+constexpr std::int64_t kN = 70;
+
+/// Compares a product of rows with any codes.
+void expect_rounded(Backend& backend, const AnyCodes& b, DType type, std::int64_t rows) {
+  const std::int64_t K = std::ssize(b.values) / kN;
+  const Operand a(random_values("a", rows, K, type), type, 5),
+      bias(random_values("bias", 1, kN, type), type), out(rows, kN, DType::f32, 3),
+      records = b.records();
+  const bool biased = rows % 2 == 1;
+  backend.quantized_product({out, a, records, b.form, biased ? bias.view() : View{}});
+  const Matrix left = a.values(), added = bias.values(), got = out.values();
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const auto* const row = left.values.data() + r * K;
+    const std::vector<double> rounded = in_8_bits(std::vector<float>(row, row + K));
+    for (std::int64_t n = 0; n < kN; ++n) {
+      double want = biased ? added.values[n] : 0, size = std::abs(want);
+      for (std::int64_t k = 0; k < K; ++k) {
+        want += rounded[k] * b.values[n * K + k];
+        size += std::abs(rounded[k] * b.values[n * K + k]);
+      }
+      ASSERT_NEAR(got.values[r * kN + n], want, 4e-6 * size)
+          << name_of(b.form.kind) << ' ' << name_of(type) << " K " << K << ", " << rows
+          << " rows: " << r << ' ' << n;
+    }
+  }
+  EXPECT_TRUE(out.gap_untouched());
 }
 
 }  // namespace
@@ -87,64 +115,50 @@ std::int64_t most_rows(Backend& integers) {
 TEST(IntegerProducts, AreThoseOfTheOtherOperandInEightBits) {
   const auto backend = integer_backend(1);
   if (!backend) GTEST_SKIP() << "this backend has no products of integers";
-  constexpr std::int64_t kN = 70;
-  const std::int64_t most = most_rows(*backend);
   for (const Quantization kind : kCodes) {
     if (!is_of_ggml(kind)) continue;
     const std::int64_t unit = QuantizedForm::most_unit(kind);
-    for (const std::int64_t K : {unit, 3 * unit, 5 * unit, 8 * unit})
+    for (const std::int64_t K : {unit, 3 * unit, 5 * unit, 8 * unit, 1024 + unit})
       for (const DType type : kModelTypes)
-        for (const std::int64_t rows : {1L, 2L, 3L, most - 1, most}) {
-          const AnyCodes b(kind, kN, K);
-          const Operand a(random_values("a", rows, K, type), type, 5),
-              bias(random_values("bias", 1, kN, type), type), out(rows, kN, DType::f32, 3),
-              records = b.records();
-          backend->quantized_product({out, a, records, b.form, K == unit ? bias.view() : View{}});
-          const Matrix left = a.values(), added = bias.values(), got = out.values();
-          for (std::int64_t r = 0; r < rows; ++r) {
-            const auto* const row = left.values.data() + r * K;
-            const std::vector<double> rounded = in_8_bits(std::vector<float>(row, row + K));
-            for (std::int64_t n = 0; n < kN; ++n) {
-              double want = K == unit ? added.values[n] : 0, size = std::abs(want);
-              for (std::int64_t k = 0; k < K; ++k) {
-                want += rounded[k] * b.values[n * K + k];
-                size += std::abs(rounded[k] * b.values[n * K + k]);
-              }
-              ASSERT_NEAR(got.values[r * kN + n], want, 4e-6 * size)
-                  << name_of(kind) << ' ' << name_of(type) << " K " << K << " row " << r << ' '
-                  << n;
-            }
-          }
-          EXPECT_TRUE(out.gap_untouched());
-        }
+        for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 9, 16})
+          if (rows <= 4 || rounds(*backend, kind, rows))
+            expect_rounded(*backend, AnyCodes(kind, kN, K), type, rows);
+    if (rounds(*backend, kind, 250))
+      expect_rounded(*backend, AnyCodes(kind, kN, unit), DType::f32, 250);
   }
 }
 
-TEST(IntegerProducts, HaveBitsThatDependNeitherOnThreadsNorOnOtherRows) {
+TEST(IntegerProducts, HaveBitsThatDependNeitherOnThreadsNorOnWhatIsInOtherRows) {
   const auto one = integer_backend(1);
   if (!one) GTEST_SKIP() << "this backend has no products of integers";
   const auto three = integer_backend(3);
-  constexpr std::int64_t kN = 300, kK = 1280;
+  constexpr std::int64_t kCols = 300, kK = 1280, kRows = 20;
   for (const Quantization kind : kCodes) {
     if (!is_of_ggml(kind)) continue;
-    const AnyCodes b(kind, kN, kK);
-    const Operand four(random_values("a", 4, kK, DType::bf16), DType::bf16),
-        records = b.records(), by_one(4, kN, DType::f32), by_three(4, kN, DType::f32);
-    one->quantized_product({by_one, four, records, b.form});
-    three->quantized_product({by_three, four, records, b.form});
-    EXPECT_EQ(by_one.memory(), by_three.memory()) << name_of(kind);
-    const Matrix want = by_one.values();
-    for (const std::int64_t rows : {1, 2, 3}) {
-      const Operand some(rows, kN, DType::f32);
-      one->quantized_product({some, four.view().row_range(1, rows), records, b.form});
-      const Matrix got = some.values();
-      for (std::int64_t i = 0; i < rows * kN; ++i)
-        ASSERT_EQ(got.values[i], want.values[kN + i]) << name_of(kind) << ' ' << rows << ' ' << i;
-    }
+    const AnyCodes b(kind, kCols, kK);
+    const Operand a(random_values("a", kRows, kK, DType::bf16), DType::bf16), records = b.records();
+    const auto same = [&](std::int64_t all, std::initializer_list<std::int64_t> counts) {
+      const Operand by_one(all, kCols, DType::f32), by_three(all, kCols, DType::f32);
+      const View rows = a.view().row_range(0, all);
+      one->quantized_product({by_one, rows, records, b.form});
+      three->quantized_product({by_three, rows, records, b.form});
+      EXPECT_EQ(by_one.memory(), by_three.memory()) << name_of(kind);
+      const Matrix want = by_one.values();
+      for (const std::int64_t count : counts) {
+        const Operand some(count, kCols, DType::f32);
+        one->quantized_product({some, a.view().row_range(1, count), records, b.form});
+        const Matrix got = some.values();
+        for (std::int64_t i = 0; i < count * kCols; ++i)
+          ASSERT_EQ(got.values[i], want.values[kCols + i])
+              << name_of(kind) << ' ' << count << " of " << all << " rows: " << i;
+      }
+    };
+    same(4, {1, 2, 3});
+    if (rounds(*one, kind, kRows)) same(kRows, {5, 6, 7, 13, 19});
   }
 }
 
-TEST(IntegerProducts, OfOtherCodesAndOfMoreRowsHaveTheBitsOfValues) {
+TEST(IntegerProducts, OfOtherCodesHaveTheBitsOfValues) {
   const auto integers = integer_backend(1), values = test_backend(1);
   if (!integers) GTEST_SKIP() << "this backend has no products of integers";
   const auto compare = [&](const QuantizedForm& form, std::int64_t rows, bool same) {
@@ -152,7 +166,6 @@ TEST(IntegerProducts, OfOtherCodesAndOfMoreRowsHaveTheBitsOfValues) {
         << name_of(form.kind) << ' ' << rows;
   };
   compare(whole(Quantization::q4_0), 4, false);
-  compare(whole(Quantization::q4_0), 17, true);
   compare({Quantization::q4_0, 16}, 1, true);
   compare(whole(Quantization::nf4), 1, true);
   ASSERT_TRUE(integers->set_batch_invariant(true));
@@ -162,6 +175,23 @@ TEST(IntegerProducts, OfOtherCodesAndOfMoreRowsHaveTheBitsOfValues) {
   ASSERT_TRUE(integers->set_batch_invariant(false) && integers->set_integer_products(false));
   ASSERT_TRUE(values->set_batch_invariant(false));
   compare(whole(Quantization::q4_0), 1, true);
+}
+
+TEST(IntegerProducts, OfManyRowsReadCodesOnX86) {
+  const auto integers = integer_backend(1), values = test_backend(1);
+  if (!integers) GTEST_SKIP() << "this backend has no products of integers";
+  const bool tiles = machine_name() == "x86_64";
+  const auto reads = [](Backend& backend, std::int64_t rows, const QuantizedForm& form) {
+    const View a{nullptr, DType::f32, rows, 512, 512};
+    return backend.reads_codes({.out = a, .a = a, .records = {}, .form = form});
+  };
+  for (const Quantization kind : {Quantization::q4_0, Quantization::q4_k, Quantization::q6_k}) {
+    EXPECT_EQ(rounds(*integers, kind, 17), tiles) << name_of(kind);
+    EXPECT_EQ(reads(*integers, 300, whole(kind)), tiles) << name_of(kind);
+    EXPECT_FALSE(reads(*values, 300, whole(kind))) << name_of(kind);
+  }
+  EXPECT_FALSE(reads(*integers, 300, whole(Quantization::nf4)));
+  EXPECT_FALSE(reads(*integers, 300, {Quantization::q4_0, 16}));
 }
 
 TEST(IntegerProducts, KeepValuesThatAreNotFinite) {

@@ -23,6 +23,8 @@ using Integers = std::uint64_t __attribute__((vector_size(kRegisterBytes), may_a
 /// plus_signed_products() multiplies codes plus this number; what its sums begin with makes up for
 /// that.
 constexpr int kSignedOffset = 0;
+/// Whether products of bytes come as pairs, the sums of two in 16 bits.
+constexpr bool kAddsPairs = true;
 
 namespace detail {
 
@@ -75,23 +77,30 @@ template <int each>
   return _mm256_cvtepi32_ps(reinterpret_cast<__m256i>(words));
 }
 
-/// sums + pairs of 16 bits, joined.
-inline Integers plus_pairs(Integers sums, __m256i pairs) {
-  const __m256i words = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+/// Pairs, each plus the products of two codes and two other bytes, from -127 to 127.
+[[gnu::always_inline]] inline Integers plus_pair_products(Integers pairs, Integers codes,
+                                                          Integers others) {
+  return reinterpret_cast<Integers>(_mm256_add_epi16(
+      reinterpret_cast<__m256i>(pairs),
+      _mm256_maddubs_epi16(reinterpret_cast<__m256i>(codes), reinterpret_cast<__m256i>(others))));
+}
+/// sums + pairs, joined.
+[[gnu::always_inline]] inline Integers plus_pairs(Integers sums, Integers pairs) {
+  const __m256i words = _mm256_madd_epi16(reinterpret_cast<__m256i>(pairs), _mm256_set1_epi16(1));
   return reinterpret_cast<Integers>(_mm256_add_epi32(reinterpret_cast<__m256i>(sums), words));
 }
 /// Words of sums, each plus the products of four codes, from 0 to 64, and four other bytes, from
 /// -127 to 127.
 [[gnu::always_inline]] inline Integers plus_products(Integers sums, Integers codes,
                                                      Integers others) {
-  return plus_pairs(sums, _mm256_maddubs_epi16(reinterpret_cast<__m256i>(codes),
-                                               reinterpret_cast<__m256i>(others)));
+  return plus_pairs(sums, plus_pair_products(Integers{}, codes, others));
 }
 /// The same of codes with signs.
 [[gnu::always_inline]] inline Integers plus_signed_products(Integers sums, Integers codes,
                                                             Integers others) {
   const auto x = reinterpret_cast<__m256i>(codes), y = reinterpret_cast<__m256i>(others);
-  return plus_pairs(sums, _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(y, x)));
+  return plus_products(sums, reinterpret_cast<Integers>(_mm256_abs_epi8(x)),
+                       reinterpret_cast<Integers>(_mm256_sign_epi8(y, x)));
 }
 
 }  // namespace detail

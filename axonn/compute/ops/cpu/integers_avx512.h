@@ -19,6 +19,7 @@ using Integers = std::uint64_t __attribute__((vector_size(kRegisterBytes), may_a
 
 /// With VNNI codes of 8 bits are made positive.
 constexpr int kSignedOffset = kMultipliesBytes ? 128 : 0;
+constexpr bool kAddsPairs = !kMultipliesBytes;
 
 namespace detail {
 
@@ -76,9 +77,14 @@ template <int each>
   return _mm512_maskz_cvtepi32_ps(0xffff, reinterpret_cast<__m512i>(words));
 }
 
-/// sums + pairs of 16 bits, joined.
-inline Integers plus_pairs(Integers sums, __m512i pairs) {
-  const __m512i words = _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
+[[gnu::always_inline]] inline Integers plus_pair_products(Integers pairs, Integers codes,
+                                                          Integers others) {
+  return reinterpret_cast<Integers>(_mm512_add_epi16(
+      reinterpret_cast<__m512i>(pairs),
+      _mm512_maddubs_epi16(reinterpret_cast<__m512i>(codes), reinterpret_cast<__m512i>(others))));
+}
+[[gnu::always_inline]] inline Integers plus_pairs(Integers sums, Integers pairs) {
+  const __m512i words = _mm512_madd_epi16(reinterpret_cast<__m512i>(pairs), _mm512_set1_epi16(1));
   return reinterpret_cast<Integers>(_mm512_add_epi32(reinterpret_cast<__m512i>(sums), words));
 }
 [[gnu::always_inline]] inline Integers plus_products(Integers sums, Integers codes,
@@ -87,15 +93,15 @@ inline Integers plus_pairs(Integers sums, __m512i pairs) {
     asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(codes), "v"(others));
     return sums;
   }
-  return plus_pairs(sums, _mm512_maddubs_epi16(reinterpret_cast<__m512i>(codes),
-                                               reinterpret_cast<__m512i>(others)));
+  return plus_pairs(sums, plus_pair_products(Integers{}, codes, others));
 }
 [[gnu::always_inline]] inline Integers plus_signed_products(Integers sums, Integers codes,
                                                             Integers others) {
   if constexpr (kMultipliesBytes) return plus_products(sums, codes ^ 0x8080808080808080, others);
   const auto x = reinterpret_cast<__m512i>(codes), y = reinterpret_cast<__m512i>(others);
   const __m512i turned = _mm512_mask_sub_epi8(y, _mm512_movepi8_mask(x), _mm512_setzero_si512(), y);
-  return plus_pairs(sums, _mm512_maddubs_epi16(_mm512_maskz_abs_epi8(kAll64, x), turned));
+  return plus_products(sums, reinterpret_cast<Integers>(_mm512_maskz_abs_epi8(kAll64, x)),
+                       reinterpret_cast<Integers>(turned));
 }
 
 }  // namespace detail

@@ -17,6 +17,7 @@ namespace axonn::cpu {
 constexpr bool kHasIntegers = true;
 using Integers = std::uint64_t __attribute__((vector_size(kRegisterBytes), may_alias));
 constexpr int kSignedOffset = 0;
+constexpr bool kAddsPairs = false;
 
 namespace detail {
 
@@ -66,6 +67,8 @@ template <int each>
                                                      Integers others) {
   return plus_signed_products(sums, codes, others);
 }
+Integers plus_pair_products(Integers pairs, Integers codes, Integers others);
+Integers plus_pairs(Integers sums, Integers pairs);
 
 }  // namespace detail
 

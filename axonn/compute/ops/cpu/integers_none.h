@@ -12,6 +12,7 @@ namespace axonn::cpu {
 constexpr bool kHasIntegers = false;
 using Integers = std::uint64_t __attribute__((vector_size(kRegisterBytes), may_alias));
 constexpr int kSignedOffset = 0;
+constexpr bool kAddsPairs = false;
 
 namespace detail {
 
@@ -26,6 +27,8 @@ Register spread(const float* numbers, int i);
 Register as_floats(Integers words);
 Integers plus_products(Integers sums, Integers codes, Integers others);
 Integers plus_signed_products(Integers sums, Integers codes, Integers others);
+Integers plus_pair_products(Integers pairs, Integers codes, Integers others);
+Integers plus_pairs(Integers sums, Integers pairs);
 
 }  // namespace detail
 

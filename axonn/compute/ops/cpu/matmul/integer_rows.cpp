@@ -6,9 +6,9 @@
 #include <cstring>
 #include <span>
 
-#include "axonn/compute/ops/cpu/dequantize.h"
-#include "axonn/compute/ops/cpu/integers.h"
 #include "axonn/compute/ops/cpu/launch.h"
+#include "axonn/compute/ops/cpu/matmul/code_strips.h"
+#include "axonn/compute/ops/cpu/matmul/integer_tiles.h"
 #include "axonn/compute/ops/cpu/matmul/row_dots.h"
 #include "axonn/compute/tensor/address.h"
 #include "axonn/compute/tensor/quantization.h"
@@ -17,8 +17,8 @@ namespace axonn::cpu {
 
 namespace {
 
-/// With more rows products of values are as fast, or faster. With AVX2 16 rows take 0.9 times as
-/// long, 4 half as long.
+/// Of more rows there are tiles, or products of values are as fast. With AVX2 and q8_0 16 rows take
+/// 0.9 times as long, 4 half as long.
 constexpr std::int64_t kMostRows = kArm64 || Lanes::kRegisters == 1 ? 4 : 16, kTileRows = 4;
 
 /// Whether values are a scale times (code - a number), less at most a least value.
@@ -27,15 +27,15 @@ constexpr bool is_even(Quantization kind) { return is_of_ggml(kind); }
 }  // namespace
 
 bool has_integer_matmul(const QuantizedMatmul& args) {
-  return kHasIntegers && is_even(args.form.kind) && args.out.rows <= kMostRows &&
-         args.form.unit == QuantizedForm::most_unit(args.form.kind);
+  return kHasIntegers && is_even(args.form.kind) &&
+         (args.out.rows <= kMostRows || has_integer_tiles(args.form.kind)) &&
+         args.form.unit == QuantizedForm::most_unit(args.form.kind) &&
+         args.a.cols % args.form.unit == 0;
 }
 
 namespace {
 
-constexpr int kStrip = 64;         ///< codes of a strip
-constexpr int kFactorValues = 32;  ///< values of a with one factor
-constexpr int kPadded = 256;       ///< a row of a is followed by zeros up to a multiple
+constexpr int kPadded = 256;  ///< a row of a is followed by zeros up to a multiple
 
 /// A row of a, of K values and zeros behind them, in 8 bits.
 struct RoundedRow {
@@ -84,85 +84,6 @@ void round_values(const T* values, std::int64_t first, std::int64_t count, int o
     sums[8 + block] = factor * static_cast<float>(sum);
   }
 }
-
-/// `count` bits of each byte of a register, from the bit on that `shifts` has for each 8 bytes.
-[[gnu::always_inline]] inline Integers bits_of(Integers bytes, int count, Integers shifts) {
-  constexpr std::uint64_t kOnes = 0x0101010101010101;
-  return bytes >> shifts & static_cast<std::uint64_t>((1 << count) - 1) * kOnes;
-}
-
-/// Register i of a strip of numbers for each 8 bytes, by the first of them.
-[[gnu::always_inline]] inline Integers for_bytes(int i, auto number_of) {
-  Integers all;
-  for (int j = 0; j < kRegisterBytes / 8; ++j) all[j] = number_of(i * kRegisterBytes + 8 * j);
-  return all;
-}
-
-/// Register i of the bits of 32 bytes, of which the second half of a strip has those `step` higher.
-[[gnu::always_inline]] inline Integers shared_bits(const std::uint8_t* bytes, int count, int first,
-                                                   int step, int i) {
-  return bits_of(detail::same_32(bytes, i), count,
-                 for_bytes(i, [=](int byte) { return byte < 32 ? first : first + step; }));
-}
-
-/// Strips of codes, counted from kOffset below 0, and what they are multiplied by.
-template <Quantization kind>
-struct CodeStrips {
-  static constexpr QuantizedForm kForm{kind, QuantizedForm::most_unit(kind)};
-  static constexpr int kValues = 128, kRecord = static_cast<int>(kForm.record_bytes()),
-                       kBytes = kValues / 32 * kRecord;
-  static constexpr int kOffset = kind == Quantization::q8_0   ? kSignedOffset
-                                 : kind == Quantization::q5_0 ? 16
-                                                              : 8;
-  const std::uint8_t* records;
-
-  /// Register i of a strip.
-  [[gnu::always_inline]] Integers codes(int strip, int i) const {
-    const std::uint8_t* const first = records + 2 * strip * kRecord + kForm.factor_bytes();
-    if constexpr (kind == Quantization::q8_0) return detail::blocks_of_32(first, kRecord, i);
-    const Integers low = bits_of(detail::blocks_of_16(first + kForm.fifth_bytes(), kRecord, i), 4,
-                                 for_bytes(i, [](int byte) { return byte % 32 < 16 ? 0 : 4; }));
-    if constexpr (kind == Quantization::q5_0)
-      return detail::plus_if_set(low, first, kRecord, i, 16);
-    return low;
-  }
-  [[gnu::always_inline]] Registers::Register scales(int strip, int i) const {
-    return detail::half_factors(records + 2 * strip * kRecord, kRecord, i);
-  }
-};
-
-template <Quantization kind>
-requires(has_large_blocks(kind)) struct CodeStrips<kind> {
-  static constexpr LargeBlock kAt = LargeBlock::of(kind);
-  static constexpr int kValues = LargeBlock::kValues;
-  static constexpr int kBytes = static_cast<int>(QuantizedForm{kind, kValues}.record_bytes());
-  static constexpr int kOffset = kind == Quantization::q6_k   ? 32
-                                 : kind == Quantization::q3_k ? 4
-                                                              : 0;
-  const std::uint8_t* bytes;
-  LargeRecord<kind> record;
-
-  [[gnu::always_inline]] explicit CodeStrips(const std::uint8_t* at) : bytes(at), record(at) {}
-
-  [[gnu::always_inline]] Integers codes(int strip, int i) const {
-    const int half = strip / 2, in = strip % 2;
-    const std::uint8_t *const low = bytes + kAt.low, *const high = bytes + kAt.high;
-    if constexpr (kind == Quantization::q3_k)
-      return shared_bits(low + half * 32, 2, in * 4, 2, i) | shared_bits(high, 1, 2 * strip, 1, i)
-                                                                 << 2;
-    if constexpr (kind == Quantization::q6_k)
-      return bits_of(detail::integers_at(low + half * 64 + i * kRegisterBytes), 4,
-                     for_bytes(i, [=](int) { return in * 4; })) |
-             shared_bits(high + half * 32, 2, in * 4, 2, i) << 4;
-    const Integers four = shared_bits(low + strip * 32, 4, 0, 4, i);
-    if constexpr (kind == Quantization::q5_k)
-      return four | shared_bits(high, 1, 2 * strip, 1, i) << 4;
-    return four;
-  }
-  [[gnu::always_inline]] Registers::Register scales(int strip, int i) const {
-    return detail::spread<kAt.part>(record.scales() + strip * (kStrip / kAt.part), i);
-  }
-};
 
 /// Sums of products of rows of a with a row of codes, each in two parts: strip after strip.
 template <int Rows>
@@ -274,6 +195,8 @@ void integer_columns(const QuantizedMatmul& args, const RoundedRow* a, std::int6
 }  // namespace
 
 void integer_matmul(const QuantizedMatmul& args, int threads) {
+  if (args.out.rows > kTileRows && has_integer_tiles(args.form.kind))
+    return integer_tile_matmul(args, threads);
   static thread_local HostScratch scratch;
   const std::int64_t K = (args.a.cols + kPadded - 1) / kPadded * kPadded, rows = args.out.rows,
                      bytes = bytes_of_row(K), cols = args.out.cols,

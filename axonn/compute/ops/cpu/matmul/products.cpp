@@ -380,6 +380,8 @@ struct Job {
 }  // namespace
 
 struct Products::State {
+  explicit State(int number) : threads(number), memory(number) {}
+
   int threads;
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
@@ -392,6 +394,10 @@ struct Products::State {
   /// Whether the product's rows must have bits that depend on no other rows.
   bool invariant(const MatmulShape& shape) const {
     return order == SumOrder::invariant && !shape.a_transposed && shape.b_transposed;
+  }
+
+  bool by_integers(const QuantizedMatmul& args) const {
+    return integers && order == SumOrder::fastest && has_integer_matmul(args);
   }
 
   /// The default plan, or none for rows_matmul().
@@ -500,11 +506,7 @@ struct Products::State {
   }
 };
 
-Products::Products(int threads)
-    : state_(std::make_unique<State>(
-          State{.threads = threads, .chosen = {}, .made = {}, .memory = {}})) {
-  state_->memory.resize(threads);
-}
+Products::Products(int threads) : state_(std::make_unique<State>(threads)) {}
 
 Products::~Products() = default;
 
@@ -548,15 +550,14 @@ bool Products::reads_codes(const QuantizedMatmul& args) const {
   const View b{nullptr, args.a.dtype, args.out.cols, args.a.cols, args.a.cols};
   const MatmulShape of_values =
       shape_of({.out = args.out, .a = args.a, .b = b, .b_transposed = true, .bias = args.bias});
-  return cpu_reads_codes(args) &&
-         (state_->invariant(of_values) || !state_->chosen.contains(of_values));
+  const bool chosen = !state_->invariant(of_values) && state_->chosen.contains(of_values);
+  return state_->by_integers(args) || (cpu_reads_codes(args) && !chosen);
 }
 
 void Products::run(const QuantizedMatmul& args) {
   check_quantized_matmul(args);
   if (args.out.count() == 0) return;
-  if (state_->integers && state_->order == SumOrder::fastest && has_integer_matmul(args))
-    return integer_matmul(args, state_->threads);
+  if (state_->by_integers(args)) return integer_matmul(args, state_->threads);
   rows_matmul(args, state_->order, state_->threads);
 }
 

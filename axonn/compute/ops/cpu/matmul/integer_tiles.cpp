@@ -1,0 +1,289 @@
+#include "axonn/compute/ops/cpu/matmul/integer_tiles.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "axonn/compute/ops/cpu/launch.h"
+#include "axonn/compute/ops/cpu/matmul/code_panel.h"
+#include "axonn/compute/tensor/address.h"
+
+namespace axonn::cpu {
+
+namespace {
+
+constexpr int kTaskRows = 240;  ///< about the most rows that a thread multiplies with a panel
+constexpr int kPadded = 256;    ///< a row of a is followed by zeros up to a multiple
+constexpr int kEach = Panel::kEach, kColumns = Panel::kColumns, kDepth = Panel::kDepth;
+/// A tile has so many registers of columns and at most so many rows: with their sums in floats and
+/// in integers they fill the registers.
+constexpr int kTileRegisters = Panel::kTileRegisters;
+constexpr int kMostTileRows = Registers::kCount == 32 ? 6 : 4, kLeastTileRows = kMostTileRows - 2;
+
+/// Words of 32 bits, each a start plus sums of four products of bytes.
+class WordSums {
+ public:
+  [[gnu::always_inline]] void start(Integers words) {
+    sums_ = words;
+    pairs_ = Integers{};
+  }
+  [[gnu::always_inline]] void add(Integers codes, Integers others) {
+    if constexpr (kAddsPairs)
+      pairs_ = detail::plus_pair_products(pairs_, codes, others);
+    else
+      sums_ = detail::plus_products(sums_, codes, others);
+  }
+  [[gnu::always_inline]] Integers words() const {
+    return kAddsPairs ? detail::plus_pairs(sums_, pairs_) : sums_;
+  }
+
+ private:
+  Integers sums_, pairs_;
+};
+
+/// A word in all places of a register.
+[[gnu::always_inline]] inline Integers same_words(std::int32_t word) {
+  using Words = std::int32_t __attribute__((vector_size(kRegisterBytes), may_alias));
+  return reinterpret_cast<Integers>(Words{} + word);
+}
+
+/// Rows of a in 8 bits, of which each `height` lie beside one another.
+struct RoundedTile {
+  std::int32_t* codes;   ///< (K / 4, height), four codes each
+  float* factors;        ///< (K / 32, height)
+  float* sums;           ///< (K / 32, height) of values
+  std::int32_t* starts;  ///< (K / part, height) what sums of products of a part begin with
+
+  static std::int64_t words(std::int64_t K, int height, int part) {
+    return height * (K / 4 + 2 * (K / kFactorValues) + K / part);
+  }
+  static RoundedTile at(std::int32_t* memory, std::int64_t K, int height) {
+    RoundedTile tile{};
+    tile.codes = memory;
+    tile.factors = reinterpret_cast<float*>(tile.codes + height * (K / 4));
+    tile.sums = tile.factors + height * (K / kFactorValues);
+    tile.starts = reinterpret_cast<std::int32_t*>(tile.sums + height * (K / kFactorValues));
+    return tile;
+  }
+  /// The same from value k on.
+  RoundedTile from(std::int64_t k, int height, int part) const {
+    const std::int64_t factor = k / kFactorValues * height;
+    return {codes + k / 4 * height, factors + factor, sums + factor, starts + k / part * height};
+  }
+};
+
+/// Rounds 32 values of row r of a tile of so many rows. Codes of b, in parts of `part` values, are
+/// counted from `offset` below 0.
+template <int part, typename T>
+void round_block(const T* values, int offset, const RoundedTile& to, int r, int height) {
+  std::uint8_t codes[kFactorValues];
+  const float factor = q8_0_codes(values, kFactorValues, codes);
+  std::int32_t words[kFactorValues / 4], sum = 0;
+  std::memcpy(words, codes, sizeof codes);
+  for (int i = 0; i < kFactorValues / 4; ++i) to.codes[i * height + r] = words[i];
+  for (int first = 0; first < kFactorValues; first += part) {
+    std::int32_t of_part = 0;
+    for (int i = first; i < first + part; ++i) of_part += static_cast<std::int8_t>(codes[i]);
+    to.starts[first / part * height + r] = -offset * of_part;
+    sum += of_part;
+  }
+  to.factors[r] = factor;
+  to.sums[r] = factor * static_cast<float>(sum);
+}
+
+/// Adds to sums (height, kColumns) the products of a tile's rows with kTileRegisters registers of a
+/// panel's rows.
+template <TileForm form, int height>
+void add_tile(const Panel& b, const RoundedTile& a, std::int64_t depth, float* sums) {
+  constexpr int kAll = kTileRegisters, kWords = form.part / 4;
+  const Panel columns[2] = {b, b.from(kAll - 1, form.part)};
+  Registers::Register all[height][kAll];
+  const auto each = [](auto f) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+    for (int r = 0; r < height; ++r)
+#pragma GCC unroll 2
+      for (int i = 0; i < kAll; ++i) f(r, i);
+  };
+  const auto at = [&](int r, int i) __attribute__((always_inline)) {
+    return reinterpret_cast<Floats::Unaligned*>(sums + r * kColumns + i * kEach);
+  };
+  each([&](int r, int i) __attribute__((always_inline)) { all[r][i] = *at(r, i); });
+  const std::int32_t* codes = a.codes;
+  for (std::int64_t part = 0; part < depth / form.part; ++part) {
+    const std::int64_t factor = part * form.part / kFactorValues * height;
+    WordSums words[height][kAll];
+    each([&](int r, int i) __attribute__((always_inline)) {
+      words[r][i].start(form.least ? Integers{} : same_words(a.starts[part * height + r]));
+    });
+    for (int first = 0; first < kWords; first += form.run) {
+#pragma GCC unroll 8
+      for (int word = first; word < first + form.run; ++word, codes += height) {
+        Integers of_b[kAll];
+        for (int i = 0; i < kAll; ++i)
+          of_b[i] = detail::integers_at(columns[i].codes + (part * kWords + word) * kRegisterBytes);
+#pragma GCC unroll 8
+        for (int r = 0; r < height; ++r) {
+          const Integers of_a = same_words(codes[r]);
+          for (int i = 0; i < kAll; ++i) words[r][i].add(of_b[i], of_a);
+        }
+      }
+      if (first + form.run < kWords)
+        each([&](int r, int i)
+                 __attribute__((always_inline)) { words[r][i].start(words[r][i].words()); });
+    }
+    const auto number = [&](const float* numbers) __attribute__((always_inline)) {
+      return *reinterpret_cast<const Floats::Unaligned*>(numbers + part * kEach);
+    };
+    each([&](int r, int i) __attribute__((always_inline)) {
+      all[r][i] += detail::as_floats(words[r][i].words()) *
+                   (number(columns[i].scales) * a.factors[factor + r]);
+      if (form.least) all[r][i] -= number(columns[i].least) * a.sums[factor + r];
+    });
+  }
+  each([&](int r, int i) __attribute__((always_inline)) { *at(r, i) = all[r][i]; });
+}
+
+/// The height of the tiles of so many rows of a: with as few rows of zeros as can be.
+int height_of(std::int64_t rows) {
+  const auto computed = [&](int height) { return (rows + height - 1) / height * height; };
+  int best = kMostTileRows;
+  for (int height = kMostTileRows - 1; height >= kLeastTileRows; --height)
+    if (computed(height) < computed(best)) best = height;
+  return best;
+}
+
+/// Part of the result; its rows go beyond the last one of the matrix where a tile does.
+struct Block {
+  std::int64_t row, rows, col, cols;
+};
+
+/// What all threads of a product know.
+struct TiledProduct {
+  const QuantizedMatmul& args;
+  int height;                  ///< rows of a tile
+  std::int64_t tiles, K;       ///< of a; K a multiple of 256, zeros behind args.a.cols
+  std::int32_t* rounded;       ///< (tiles) RoundedTile
+  std::int64_t tiles_at_once;  ///< of a task
+
+  std::int64_t strips() const { return (args.out.cols + kColumns - 1) / kColumns; }
+  std::int64_t tasks() const { return strips() * ((tiles + tiles_at_once - 1) / tiles_at_once); }
+  RoundedTile tile(std::int64_t i, int part) const {
+    return RoundedTile::at(rounded + i * RoundedTile::words(K, height, part), K, height);
+  }
+};
+
+/// Rounds all rows of a, on all threads of the team that calls it.
+template <Quantization kind>
+void round_all(const TiledProduct& all) {
+  constexpr int kPart = form_of(kind).part;
+  const View& from = all.args.a;
+  const std::int64_t blocks = all.K / kFactorValues, count = all.tiles * all.height * blocks;
+  with_type(from.dtype, [&]<typename T>(T) {
+    constexpr T kZeros[kFactorValues] = {};
+#pragma omp for schedule(static)
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t row = i / blocks, k = i % blocks * kFactorValues;
+      const RoundedTile tile = all.tile(row / all.height, kPart).from(k, all.height, kPart);
+      round_block<kPart>(
+          row < from.rows && k < from.cols ? address<const T>(from, row) + k : kZeros,
+          CodeStrips<kind>::kOffset, tile, static_cast<int>(row % all.height), all.height);
+    }
+  });
+}
+
+/// Computes the tiles of a task in sums (rows, kColumns), which are zeros.
+template <Quantization kind, int height>
+void compute(const TiledProduct& all, const Block& of_out, const Panel& panel, float* sums) {
+  constexpr TileForm kForm = form_of(kind);
+  const QuantizedMatmul& args = all.args;
+  const std::int64_t K = args.a.cols, bytes = args.form.bytes(K);
+  const std::uint8_t* const records =
+      address<const std::uint8_t>(args.records) + of_out.col * bytes;
+  for (std::int64_t k = 0; k < K; k += kDepth) {
+    const std::int64_t depth = round_up(static_cast<int>(std::min<std::int64_t>(kDepth, K - k)),
+                                        CodeStrips<kind>::kValues);
+    fill<kind>({records, bytes, of_out.cols, K, k, depth}, panel);
+    for (std::int64_t row = 0; row < of_out.rows; row += height) {
+      const RoundedTile a =
+          all.tile((of_out.row + row) / height, kForm.part).from(k, height, kForm.part);
+      for (int i = 0; i * kEach < of_out.cols; i += kTileRegisters)
+        add_tile<kForm, height>(panel.from(i, kForm.part), a, depth,
+                                sums + row * kColumns + i * kEach);
+    }
+  }
+}
+
+/// Writes sums, plus the bias, to a block of out.
+void write(const QuantizedMatmul& args, const Block& block, const float* sums) {
+  with_types(args.out.dtype, args.a.dtype, [&]<typename Out, typename T>(Out, T) {
+    const T* const bias = args.bias.data ? address<const T>(args.bias) + block.col : nullptr;
+    for (std::int64_t r = 0; r < block.rows && block.row + r < args.out.rows; ++r) {
+      Out* const out = address<Out>(args.out, block.row + r) + block.col;
+      for (std::int64_t c = 0; c < block.cols; ++c) {
+        const float sum = sums[r * kColumns + c];
+        put(out[c], bias ? sum + get(bias[c]) : sum);
+      }
+    }
+  });
+}
+
+/// Computes all tasks, on all threads of the team that calls it.
+template <Quantization kind, int height>
+void compute_all(const TiledProduct& all) {
+  static thread_local HostScratch scratch;
+  const std::int64_t rows = all.tiles_at_once * height, strips = all.strips(),
+                     floats = Panel::floats(form_of(kind).part), tasks = all.tasks();
+  float* const memory = scratch.take<float>(floats + rows * kColumns);
+  const Panel panel = Panel::at(memory, form_of(kind).part);
+  float* const sums = memory + floats;
+#pragma omp for schedule(static)
+  for (std::int64_t task = 0; task < tasks; ++task) {
+    const std::int64_t row = task / strips * rows, col = task % strips * kColumns;
+    const Block block{row, std::min(rows, all.tiles * height - row), col,
+                      std::min<std::int64_t>(kColumns, all.args.out.cols - col)};
+    std::fill_n(sums, block.rows * kColumns, 0.0f);
+    compute<kind, height>(all, block, panel, sums);
+    write(all.args, block, sums);
+  }
+}
+
+}  // namespace
+
+bool has_integer_tiles(Quantization kind) {
+  bool has = false;
+  with_quantization(kind, [&](auto is) { has = has_tiles(is()); });
+  return has;
+}
+
+void integer_tile_matmul(const QuantizedMatmul& args, int threads) {
+  static thread_local HostScratch scratch;
+  const int height = height_of(args.out.rows);
+  TiledProduct all{.args = args,
+                   .height = height,
+                   .tiles = (args.out.rows + height - 1) / height,
+                   .K = (args.a.cols + kPadded - 1) / kPadded * kPadded,
+                   .rounded = nullptr,
+                   .tiles_at_once = 0};
+  const int used = args.out.cols * args.a.cols < kParallelElements ? 1 : threads;
+  all.tiles_at_once =
+      std::clamp<std::int64_t>(all.tiles * all.strips() / used, 1, kTaskRows / height);
+  with_quantization(args.form.kind, [&](auto kind) {
+    if constexpr (has_tiles(kind())) {
+      all.rounded = scratch.take<std::int32_t>(
+          all.tiles * RoundedTile::words(all.K, height, form_of(kind()).part));
+      const auto of_height = [&]<int... lower>(std::integer_sequence<int, lower...>) {
+        ((height == kLeastTileRows + lower ? compute_all<kind(), kLeastTileRows + lower>(all)
+                                           : void()),
+         ...);
+      };
+#pragma omp parallel num_threads(used)
+      {
+        round_all<kind()>(all);
+        of_height(std::make_integer_sequence<int, kMostTileRows - kLeastTileRows + 1>{});
+      }
+    }
+  });
+}
+
+}  // namespace axonn::cpu
