@@ -138,8 +138,9 @@ struct Lanes {
   }
 };
 
-/// Transposes a square of as many rows as a register has floats: each pass zips two halves.
-[[gnu::always_inline]] inline void transpose(Floats::Register (&rows)[Floats::kEach]) {
+/// Transposes a square of as many rows as a register has floats: each pass zips two halves, as ARM
+/// does by one instruction.
+[[gnu::always_inline]] inline void transpose_by_zips(Floats::Register (&rows)[Floats::kEach]) {
   constexpr int kEach = Floats::kEach, kHalf = kEach / 2;
   Floats::Words low, high;
   for (int i = 0; i < kEach; ++i) {
@@ -157,6 +158,48 @@ struct Lanes {
 #pragma GCC unroll 16
     for (int i = 0; i < kEach; ++i) rows[i] = next[i];
   }
+}
+
+/// Replaces rows i and i + stride of each pair by two mixtures: word w of the first is that of
+/// number from(0, w) of both, of the second from(1, w).
+[[gnu::always_inline]] inline void mix_rows(Floats::Register (&rows)[Floats::kEach], int stride,
+                                            auto from) {
+  constexpr int kEach = Floats::kEach;
+  Floats::Words first, second;
+  for (int w = 0; w < kEach; ++w) {
+    first[w] = static_cast<std::uint32_t>(from(0, w));
+    second[w] = static_cast<std::uint32_t>(from(1, w));
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kEach; ++i)
+    if (i / stride % 2 == 0) {
+      const Floats::Register x = rows[i], y = rows[i + stride];
+      rows[i] = __builtin_shuffle(x, y, first);
+      rows[i + stride] = __builtin_shuffle(x, y, second);
+    }
+}
+
+/// Transposes a square of as many rows as a register has floats: words within 128 bits, by
+/// instructions that overwrite no operand, then these parts.
+[[gnu::always_inline]] inline void transpose(Floats::Register (&rows)[Floats::kEach]) {
+  if constexpr (kArm64) return transpose_by_zips(rows);
+  constexpr int kEach = Floats::kEach, kParts = kEach / 4, kHalf = kParts / 2;
+  const auto word = [](int part, int w, int of) { return part * 4 + w + of * kEach; };
+  mix_rows(rows, 1, [&](int i, int w) { return word(w / 4, 2 * i + w % 4 / 2, w % 2); });
+  mix_rows(rows, 2, [&](int i, int w) { return word(w / 4, 2 * i + w % 2, w % 4 / 2); });
+  if constexpr (kParts > 1)
+    mix_rows(rows, 4,
+             [&](int i, int w) { return word(i * kHalf + w / 4 % kHalf, w % 4, w / 4 / kHalf); });
+  if constexpr (kParts > 2)
+    mix_rows(rows, 8, [&](int i, int w) { return word(w / 4 % 2 * 2 + i, w % 4, w / 8); });
+  // The middle two of each four are the other way round, of rows and of fours of rows.
+  const auto turned = [](int i) { return i % 2 * 2 + i / 2; };
+  Floats::Register all[kEach];
+#pragma GCC unroll 16
+  for (int i = 0; i < kEach; ++i)
+    all[i] = rows[(kParts > 2 ? turned(i / 4) : i / 4) * 4 + turned(i % 4)];
+#pragma GCC unroll 16
+  for (int i = 0; i < kEach; ++i) rows[i] = all[i];
 }
 
 /// 0, 1, 2 ...
