@@ -73,22 +73,28 @@ class Reader:
             return bits.view(np.float32), 2 * count
         if kind in (11, 12, 13, 14):
             return self._large_blocks(kind, count // 256, at)
-        assert kind in (2, 6, 8) and count % 32 == 0, f"type {kind}"
-        if kind == 6:
-            form = [("scale", "<f2"), ("fifth", "u1", 4), ("q", "u1", 16)]
-            blocks = np.frombuffer(self.data, form, count // 32, at)
-            codes = np.concatenate([blocks["q"] & 15, blocks["q"] >> 4], axis=1) | np.unpackbits(
-                blocks["fifth"], axis=1, bitorder="little") << 4
-            values = blocks["scale"].astype(np.float32)[:, None] * (codes.astype(np.float32) - 16)
-            return values.reshape(-1), 22 * (count // 32)
-        if kind == 2:
-            blocks = np.frombuffer(self.data, [("scale", "<f2"), ("q", "u1", 16)], count // 32, at)
-            codes = np.concatenate([blocks["q"] & 15, blocks["q"] >> 4], axis=1).astype(np.float32)
-            values = blocks["scale"].astype(np.float32)[:, None] * (codes - 8)
-            return values.reshape(-1), 18 * (count // 32)
+        assert kind in (2, 3, 6, 7, 8) and count % 32 == 0, f"type {kind}"
+        if kind != 8:
+            return self._half_bytes(kind, count // 32, at)
         blocks = np.frombuffer(self.data, [("scale", "<f2"), ("q", "i1", 32)], count // 32, at)
         values = blocks["scale"].astype(np.float32)[:, None] * blocks["q"].astype(np.float32)
         return values.reshape(-1), 34 * (count // 32)
+
+    def _half_bytes(self, kind, count, at):
+        """Values of Q4_0, Q4_1, Q5_0 and Q5_1: blocks of 32, with a least value in Q4_1 and Q5_1."""
+        five, above = kind in (6, 7), kind in (3, 7)
+        form = np.dtype([("scale", "<f2")] + [("least", "<f2")] * above +
+                        [("fifth", "u1", 4)] * five + [("q", "u1", 16)])
+        blocks = np.frombuffer(self.data, form, count, at)
+        codes = np.concatenate([blocks["q"] & 15, blocks["q"] >> 4], axis=1)
+        if five:
+            codes = codes | np.unpackbits(blocks["fifth"], axis=1, bitorder="little") << 4
+        codes, scale = codes.astype(np.float32), blocks["scale"].astype(np.float32)[:, None]
+        if above:
+            values = scale * codes + blocks["least"].astype(np.float32)[:, None]
+        else:
+            values = scale * (codes - (16 if five else 8))
+        return values.reshape(-1), form.itemsize * count
 
     def _large_blocks(self, kind, count, at):
         """Values of Q3_K to Q6_K: blocks of 256 with scales of their parts."""

@@ -21,7 +21,9 @@ class Kind:
 
 
 KINDS = {"q8_0": Kind(LLAMA, 34, [0], slice(2, 34)), "q4_0": Kind(LLAMA, 18, [0], slice(2, 18)),
-         "q5_0": Kind(LLAMA, 22, [0], slice(6, 22)), "q3_k": Kind(WIDE, 110, [108], slice(32, 96)),
+         "q5_0": Kind(LLAMA, 22, [0], slice(6, 22)), "q4_1": Kind(LLAMA, 20, [0, 2], slice(4, 20)),
+         "q5_1": Kind(LLAMA, 24, [0, 2], slice(8, 24)),
+         "q3_k": Kind(WIDE, 110, [108], slice(32, 96)),
          "q4_k": Kind(WIDE, 144, [0, 2], slice(16, 144)),
          "q5_k": Kind(WIDE, 176, [0, 2], slice(48, 176)),
          "q6_k": Kind(WIDE, 210, [208], slice(0, 128))}
@@ -69,7 +71,7 @@ class GgufCodes(RunTest):
             self.assertEqual(self.losses(model, *codes), want, kind)
             other = "nf4" if kind == "q4_0" else "q4_0"
             self.assertNotEqual(self.losses(model, "--quantize", other), want)
-            for grid in GRIDS + (["4,1,1,1"] if kind in ("q8_0", "q4_0", "q5_0") else []):
+            for grid in GRIDS + (["4,1,1,1"] if KINDS[kind].config is LLAMA else []):
                 self.assertAlmostEqual(self.losses(model, "--grid", grid, *codes), want,
                                        delta=2e-6, msg=f"{kind} {grid}")
         error = axonn("eval", "--model", model, "--data", self.path("text.txt"), "--grid",
@@ -80,14 +82,15 @@ class GgufCodes(RunTest):
         """A file with matrices of several kinds, as in Q4_K_M, one of which is read as values."""
         run = os.path.join(self.train("run", config=WIDE), "checkpoints")
         files = {}
-        for kind in ("q4_k", "q6_k", "q8_0", "q4_0", "q5_0", "q5_k", "q3_k", "f16", "f32"):
+        for kind in (*KINDS, "f16", "f32"):
             files[kind] = self.path(kind + ".gguf")
             axonn("convert", "--model", run, "--to", "gguf", "--dtype", kind, "--out", files[kind])
         others = {"token_embd.weight": "q6_k", "output.weight": "q4_0",
                   "blk.0.attn_v.weight": "q6_k", "blk.0.ffn_down.weight": "q6_k",
                   "blk.1.attn_k.weight": "q8_0", "blk.1.ffn_up.weight": "f16",
                   "blk.1.attn_q.weight": "f32", "blk.0.attn_q.weight": "q5_0",
-                  "blk.0.ffn_gate.weight": "q5_k", "blk.1.ffn_gate.weight": "q3_k"}
+                  "blk.0.ffn_gate.weight": "q5_k", "blk.1.ffn_gate.weight": "q3_k",
+                  "blk.0.attn_output.weight": "q4_1", "blk.1.attn_output.weight": "q5_1"}
         path = self.path("joined.gguf")
         gguf.join(path, files, lambda name: others.get(name, "q4_k"))
         return path, run
@@ -104,7 +107,7 @@ class GgufCodes(RunTest):
         self.assertEqual(axonn(*text, "--quantize", "file"), axonn(*text))
         error = axonn("eval", "--model", run, "--data", self.path("text.txt"), "--quantize", "file",
                       code=2)
-        self.assertIn("is no GGUF file with blocks of q8_0, q4_0, q5_0 or q3_k to q6_k", error)
+        self.assertIn("is no GGUF file with blocks of one of " + ", ".join(KINDS), error)
 
     def test_integers_are_multiplied_if_asked_for(self):
         model, _ = self.joined()

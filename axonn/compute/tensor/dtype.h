@@ -196,6 +196,9 @@ inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
 ///   q8_0  32 values of a row: f16 factor, value = factor · code
 ///   q4_0  32 values of a row: f16 factor, value = factor · (code - 8), codes of 4 bits
 ///   q5_0  the same with value = factor · (code - 16), codes of 5 bits
+///   q4_1  32 values of a row: f16 factor, f16 least value; value = factor · code + least, codes of
+///         4 bits
+///   q5_1  the same with codes of 5 bits
 ///   q3_k  256 values of a row: f16 factor, and a scale s of 6 bits for each 16 values; value =
 ///         factor · (s - 32) · (code - 4), codes of 3 bits
 ///   q4_k  256 values of a row: two f16 factors, and two numbers of 6 bits for each 32 values, a
@@ -216,6 +219,8 @@ enum class Quantization : std::uint8_t {
   q8_0,
   q4_0,
   q5_0,
+  q4_1,
+  q5_1,
   q3_k,
   q4_k,
   q5_k,
@@ -223,14 +228,15 @@ enum class Quantization : std::uint8_t {
   file
 };
 
-inline constexpr std::array<std::string_view, 12> kQuantizations = {
-    "none", "nf4", "fp4", "int8", "q8_0", "q4_0", "q5_0", "q3_k", "q4_k", "q5_k", "q6_k", "file"};
+inline constexpr std::array<std::string_view, 14> kQuantizations = {
+    "none", "nf4",  "fp4",  "int8", "q8_0", "q4_0", "q5_0",
+    "q4_1", "q5_1", "q3_k", "q4_k", "q5_k", "q6_k", "file"};
 
 /// The kinds of codes.
 inline constexpr std::array kCodes{Quantization::nf4,  Quantization::fp4,  Quantization::int8,
                                    Quantization::q8_0, Quantization::q4_0, Quantization::q5_0,
-                                   Quantization::q3_k, Quantization::q4_k, Quantization::q5_k,
-                                   Quantization::q6_k};
+                                   Quantization::q4_1, Quantization::q5_1, Quantization::q3_k,
+                                   Quantization::q4_k, Quantization::q5_k, Quantization::q6_k};
 
 constexpr std::string_view name_of(Quantization kind) {
   return kQuantizations[static_cast<int>(kind)];
@@ -244,10 +250,20 @@ AXONN_DEVICE constexpr bool has_large_blocks(Quantization kind) {
 AXONN_DEVICE constexpr bool is_of_ggml(Quantization kind) {
   return kind >= Quantization::q8_0 && kind <= Quantization::q6_k;
 }
+/// Whether values are counted from a least value of their block, or of their part of it.
+AXONN_DEVICE constexpr bool has_least_values(Quantization kind) {
+  return kind == Quantization::q4_1 || kind == Quantization::q5_1 || kind == Quantization::q4_k ||
+         kind == Quantization::q5_k;
+}
+/// Whether its codes are multiplied as integers where that is asked for
+/// (Backend::set_integer_products()).
+constexpr bool has_integer_products(Quantization kind) {
+  return is_of_ggml(kind) && kind != Quantization::q4_1 && kind != Quantization::q5_1;
+}
 
-/// Values in memory: records of `unit` values, each a factor and then the codes. A unit is a whole
-/// block, or a part of it where a grid cuts blocks; then each part has the block's factor. Records
-/// of large blocks are whole, and as large_blocks.h says.
+/// Values in memory: records of `unit` values, each a factor, a least value if there is one, and
+/// then the codes. A unit is a whole block, or a part of it where a grid cuts blocks; then each
+/// part has the block's factors. Records of large blocks are whole, and as large_blocks.h says.
 struct QuantizedForm {
   Quantization kind = Quantization::none;
   std::int64_t unit = 1;  ///< a power of two, at least 2, and at most most_unit(kind)
@@ -263,16 +279,19 @@ struct QuantizedForm {
   AXONN_DEVICE static constexpr std::int64_t aligned(Quantization kind) {
     return has_large_blocks(kind) ? most_unit(kind) : 64;
   }
-  AXONN_DEVICE constexpr std::int64_t factor_bytes() const { return is_of_ggml(kind) ? 2 : 4; }
+  /// Of the factor and the least value; not of large blocks.
+  AXONN_DEVICE constexpr std::int64_t factor_bytes() const {
+    return is_of_ggml(kind) && !has_least_values(kind) ? 2 : 4;
+  }
   /// Whether four bits of a code are half a byte: of code i of a record the lower half, and of code
   /// unit / 2 + i the higher one.
   AXONN_DEVICE constexpr bool half_bytes() const {
-    return kind == Quantization::nf4 || kind == Quantization::fp4 || kind == Quantization::q4_0 ||
-           kind == Quantization::q5_0;
+    return kind == Quantization::nf4 || kind == Quantization::fp4 ||
+           (kind >= Quantization::q4_0 && kind <= Quantization::q5_1);
   }
-  /// Bytes between the factor and the halves with the fifth bits of codes, eight a byte.
+  /// Bytes between the factors and the halves with the fifth bits of codes, eight a byte.
   AXONN_DEVICE constexpr std::int64_t fifth_bytes() const {
-    return kind == Quantization::q5_0 ? (unit + 7) / 8 : 0;
+    return kind == Quantization::q5_0 || kind == Quantization::q5_1 ? (unit + 7) / 8 : 0;
   }
   /// Code i of a record whose codes begin there; not of large blocks.
   AXONN_DEVICE constexpr unsigned code(const std::uint8_t* codes, std::int64_t i) const {

@@ -21,11 +21,6 @@
 
 namespace axonn {
 
-/// Whether values are counted from a least value of their part.
-AXONN_DEVICE constexpr bool has_least_values(Quantization kind) {
-  return kind == Quantization::q4_k || kind == Quantization::q5_k;
-}
-
 /// Where the parts of a record begin.
 struct LargeBlock {
   static constexpr int kValues = 256;

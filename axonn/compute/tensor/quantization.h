@@ -56,8 +56,16 @@ struct FourBitValues {
   }
 };
 
-/// The value of a code; not of large blocks.
-AXONN_DEVICE constexpr float dequantized(Quantization kind, unsigned code, float factor) {
+/// The numbers of a block that is not large.
+struct BlockFactors {
+  float factor = 0;
+  float least = 0;  ///< if has_least_values()
+};
+
+/// The value of a code; not of large blocks. Those with a least value are rounded once.
+AXONN_DEVICE constexpr float dequantized(Quantization kind, unsigned code, const BlockFactors& of) {
+  const auto& [factor, least] = of;
+  if (has_least_values(kind)) return static_cast<float>(code) * factor + least;
   if (kind == Quantization::nf4) return FourBitValues::nf4(code) * factor;
   if (kind == Quantization::fp4) return FourBitValues::fp4(code) * factor;
   if (kind == Quantization::q4_0) return (static_cast<float>(code) - 8.0f) * factor;
@@ -66,15 +74,15 @@ AXONN_DEVICE constexpr float dequantized(Quantization kind, unsigned code, float
   return kind == Quantization::int8 ? number * factor / 127.0f : number * factor;
 }
 
-/// The factor of a record. Records begin anywhere, so words are put together from bytes.
+/// The factors of a record. Records begin anywhere, so words are put together from bytes.
 template <Quantization kind>
-AXONN_DEVICE float record_factor(const std::uint8_t* record) {
+AXONN_DEVICE BlockFactors record_factors(const std::uint8_t* record) {
   if constexpr (is_of_ggml(kind)) {
-    return half_at(record);
+    return {half_at(record), has_least_values(kind) ? half_at(record + 2) : 0};
   } else {
     std::uint32_t bits = 0;
     for (int i = 0; i < 4; ++i) bits |= static_cast<std::uint32_t>(record[i]) << 8 * i;
-    return std::bit_cast<float>(bits);
+    return {std::bit_cast<float>(bits)};
   }
 }
 
@@ -82,7 +90,8 @@ AXONN_DEVICE float record_factor(const std::uint8_t* record) {
 template <Quantization kind>
 AXONN_DEVICE float record_value(const QuantizedForm& form, const std::uint8_t* record, int i) {
   if constexpr (has_large_blocks(kind)) return large_value<kind>(record, i);
-  return dequantized(kind, form.code(record + form.factor_bytes(), i), record_factor<kind>(record));
+  return dequantized(kind, form.code(record + form.factor_bytes(), i),
+                     record_factors<kind>(record));
 }
 
 /// Calls f with the kind as a std::integral_constant; not for Quantization::none.
@@ -100,16 +109,18 @@ void with_quantization(Quantization kind, auto f) {
 std::int64_t block_of(Quantization kind, std::int64_t cols);
 
 /// Writes the codes of the values of a block, of four bits where `kind` has such, and returns their
-/// factor as it is stored. Of q8_0, q4_0 and q5_0 both have the bits that the package gguf writes.
+/// factors as they are stored. Of q8_0 to q5_1 both have the bits that the package gguf writes.
 /// Throws UsageError for a value that is not finite, and for one that a factor in f16 cannot hold.
 /// Not for large blocks.
-float quantize_block(Quantization kind, std::span<const float> values, std::uint8_t* codes);
+BlockFactors quantize_block(Quantization kind, std::span<const float> values, std::uint8_t* codes);
 
-/// Values as codes, and the factor of each block.
+/// Values as codes, and the factors of each block.
 struct QuantizedValues {
   std::vector<std::uint8_t> codes;  ///< one a value; of int8 and q8_0 two's complement
   std::vector<float> factors;
+  std::vector<float> least;  ///< if has_least_values()
 
+  BlockFactors of_block(std::int64_t i) const { return {factors[i], least.empty() ? 0 : least[i]}; }
   float value(Quantization kind, std::int64_t i, std::int64_t block) const;
 };
 
@@ -178,13 +189,13 @@ struct HeadCodes {
     put(stored, factor);
     for (int i = 0; i < count; ++i)
       put(out[i],
-          dequantized(Quantization::q8_0, q8_0_code(get(values[i]) * inverse), get(stored)));
+          dequantized(Quantization::q8_0, q8_0_code(get(values[i]) * inverse), {get(stored)}));
   }
 };
 
-/// Writes codes, of at most a unit, and their factor as a record; the others are 0.
-void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes, float factor,
-                  std::byte* out);
+/// Writes codes, of at most a unit, and their factors as a record; the others are 0.
+void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes,
+                  const BlockFactors& factors, std::byte* out);
 
 /// The codes and factors of records, whose units are whole blocks; not large ones.
 void read_records(const QuantizedForm& form, std::span<const std::byte> records,

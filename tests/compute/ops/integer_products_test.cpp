@@ -90,7 +90,7 @@ TEST(IntegerProducts, AreThoseOfTheOtherOperandInEightBits) {
   constexpr std::int64_t kN = 70;
   const std::int64_t most = most_rows(*backend);
   for (const Quantization kind : kCodes) {
-    if (!is_of_ggml(kind)) continue;
+    if (!has_integer_products(kind)) continue;
     const std::int64_t unit = QuantizedForm::most_unit(kind);
     for (const std::int64_t K : {unit, 3 * unit, 5 * unit, 8 * unit})
       for (const DType type : kModelTypes)
@@ -126,7 +126,7 @@ TEST(IntegerProducts, HaveBitsThatDependNeitherOnThreadsNorOnOtherRows) {
   const auto three = integer_backend(3);
   constexpr std::int64_t kN = 300, kK = 1280;
   for (const Quantization kind : kCodes) {
-    if (!is_of_ggml(kind)) continue;
+    if (!has_integer_products(kind)) continue;
     const AnyCodes b(kind, kN, kK);
     const Operand four(random_values("a", 4, kK, DType::bf16), DType::bf16),
         records = b.records(), by_one(4, kN, DType::f32), by_three(4, kN, DType::f32);
@@ -155,6 +155,7 @@ TEST(IntegerProducts, OfOtherCodesAndOfMoreRowsHaveTheBitsOfValues) {
   compare(whole(Quantization::q4_0), 17, true);
   compare({Quantization::q4_0, 16}, 1, true);
   compare(whole(Quantization::nf4), 1, true);
+  compare(whole(Quantization::q5_1), 1, true);
   ASSERT_TRUE(integers->set_batch_invariant(true));
   compare(whole(Quantization::q4_0), 3, true);
   ASSERT_TRUE(values->set_batch_invariant(true));

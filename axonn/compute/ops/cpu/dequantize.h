@@ -17,7 +17,7 @@ namespace axonn::cpu {
 template <Quantization kind>
 constexpr std::array<float, 16> kHalfByteValues = [] {
   std::array<float, 16> values{};
-  for (unsigned code = 0; code < 16; ++code) values[code] = dequantized(kind, code, 1);
+  for (unsigned code = 0; code < 16; ++code) values[code] = dequantized(kind, code, {1});
   return values;
 }();
 
@@ -33,13 +33,15 @@ template <Quantization kind>
 [[gnu::always_inline]] inline Registers::Register register_of(const QuantizedForm& form,
                                                               const std::uint8_t* record, int at) {
   const std::uint8_t* const codes = record + form.factor_bytes();
-  const float factor = is_of_ggml(kind) ? detail::from_f16(record) : record_factor<kind>(record);
+  const float factor =
+      is_of_ggml(kind) ? detail::from_f16(record) : record_factors<kind>(record).factor;
   if constexpr (QuantizedForm{kind}.half_bytes()) {
-    const Registers::Register x =
+    Registers::Register x =
         detail::from_half_bytes(codes + form.fifth_bytes() + at % (form.unit / 2),
                                 at >= form.unit / 2, kHalfByteValues<kind>);
-    if constexpr (kind == Quantization::q5_0)
-      return detail::plus_if_set(x, codes + at / 8, at % 8, 16) * factor;
+    if constexpr (QuantizedForm{kind}.fifth_bytes() > 0)
+      x = detail::plus_if_set(x, codes + at / 8, at % 8, 16);
+    if constexpr (has_least_values(kind)) return x * factor + detail::from_f16(record + 2);
     return x * factor;
   }
   const Registers::Register x = detail::from_bytes(codes + at) * factor;
@@ -225,7 +227,7 @@ void dequantize(std::int64_t unit, const std::uint8_t* __restrict records, std::
   for (; count > 0; --count, records += form.record_bytes(), out += unit) {
     const std::uint8_t* const codes = records + form.factor_bytes();
     for (std::int64_t i = 0; i < unit; ++i)
-      put(out[i], dequantized(kind, form.code(codes, i), record_factor<kind>(records)));
+      put(out[i], dequantized(kind, form.code(codes, i), record_factors<kind>(records)));
   }
 }
 
