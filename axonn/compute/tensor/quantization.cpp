@@ -129,6 +129,12 @@ BlockFactors quantize_above_least(Quantization kind, std::span<const float> valu
   return {stored_factor(kind, most, factor), stored_factor(kind, most, low)};
 }
 
+void check_made(Quantization kind) {
+  if (is_only_read(kind))
+    refuse("blocks of ", name_of(kind), " are read from GGUF files, and not made; ",
+           kMadeInsteadOfRead);
+}
+
 /// Calls f(i) for so many blocks, by several threads if there are enough. Throws what f does.
 void for_blocks(std::int64_t count, std::int64_t enough, const auto& f) {
   std::exception_ptr failure;  // an exception must not leave the parallel region
@@ -161,6 +167,7 @@ BlockFactors quantize_block(Quantization kind, std::span<const float> values, st
 
 void quantize(Quantization kind, std::int64_t block, std::span<const float> values,
               QuantizedValues& out) {
+  check_made(kind);
   out.codes.resize(values.size());
   out.factors.resize((std::ssize(values) + block - 1) / block);
   out.least.resize(has_least_values(kind) ? out.factors.size() : 0);
@@ -227,6 +234,7 @@ void read_records(const QuantizedForm& form, std::span<const std::byte> records,
 
 void quantize_records(const QuantizedForm& form, std::span<const float> values,
                       std::span<std::byte> records) {
+  check_made(form.kind);
   const std::int64_t unit = form.unit, count = std::ssize(values) / unit,
                      bytes = form.record_bytes();
   if (!has_large_blocks(form.kind)) {

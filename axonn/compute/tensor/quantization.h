@@ -13,49 +13,6 @@
 
 namespace axonn {
 
-/// The values of the codes of nf4, and of fp4.
-struct FourBitValues {
-  /// values[code]. A GPU chooses among registers; an array with an index that is not known to the
-  /// compiler would lie in memory there.
-  AXONN_DEVICE static constexpr float chosen(const float (&values)[16], unsigned code) {
-#if AXONN_GPU_CODE
-    float eight[8], four[4];
-    for (int i = 0; i < 8; ++i) eight[i] = (code & 8) != 0 ? values[i + 8] : values[i];
-    for (int i = 0; i < 4; ++i) four[i] = (code & 4) != 0 ? eight[i + 4] : eight[i];
-    const float low = (code & 2) != 0 ? four[2] : four[0],
-                high = (code & 2) != 0 ? four[3] : four[1];
-    return (code & 1) != 0 ? high : low;
-#else
-    return values[code];
-#endif
-  }
-  AXONN_DEVICE static constexpr float nf4(unsigned code) {
-    constexpr float kValues[] = {-1.0f,
-                                 -0.6961928009986877f,
-                                 -0.5250730514526367f,
-                                 -0.39491748809814453f,
-                                 -0.28444138169288635f,
-                                 -0.18477343022823334f,
-                                 -0.09105003625154495f,
-                                 0.0f,
-                                 0.07958029955625534f,
-                                 0.16093020141124725f,
-                                 0.24611230194568634f,
-                                 0.33791524171829224f,
-                                 0.44070982933044434f,
-                                 0.5626170039176941f,
-                                 0.7229568362236023f,
-                                 1.0f};
-    return chosen(kValues, code);
-  }
-  AXONN_DEVICE static constexpr float fp4(unsigned code) {
-    constexpr float kValues[] = {
-        0.0f,  0.0625f / 12,  8.0f / 12,  1.0f,  4.0f / 12,  0.5f,  2.0f / 12,  3.0f / 12,
-        -0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -0.5f, -2.0f / 12, -3.0f / 12};
-    return chosen(kValues, code);
-  }
-};
-
 /// The numbers of a block that is not large.
 struct BlockFactors {
   float factor = 0;
@@ -68,6 +25,7 @@ AXONN_DEVICE constexpr float dequantized(Quantization kind, unsigned code, const
   if (has_least_values(kind)) return static_cast<float>(code) * factor + least;
   if (kind == Quantization::nf4) return FourBitValues::nf4(code) * factor;
   if (kind == Quantization::fp4) return FourBitValues::fp4(code) * factor;
+  if (kind == Quantization::iq4_nl) return FourBitValues::iq4(code) * factor;
   if (kind == Quantization::q4_0) return (static_cast<float>(code) - 8.0f) * factor;
   if (kind == Quantization::q5_0) return (static_cast<float>(code) - 16.0f) * factor;
   const auto number = static_cast<float>(static_cast<std::int8_t>(code));
@@ -104,6 +62,10 @@ void with_quantization(Quantization kind, auto f) {
   }
   (std::make_index_sequence<kCodes.size()>{});
 }
+
+/// What to do instead of making blocks of a kind that is_only_read().
+inline constexpr const char* kMadeInsteadOfRead =
+    "take file, with a file that has them, or q3_k or another kind of GGUF";
 
 /// The values in a block of a matrix with rows of so many values.
 std::int64_t block_of(Quantization kind, std::int64_t cols);
@@ -201,7 +163,8 @@ void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes
 void read_records(const QuantizedForm& form, std::span<const std::byte> records,
                   QuantizedValues& out);
 
-/// Quantizes values, of which each unit is a block, as records. Throws as quantize_block().
+/// Quantizes values, of which each unit is a block, as records. Throws as quantize_block(), and for
+/// a kind that is_only_read().
 void quantize_records(const QuantizedForm& form, std::span<const float> values,
                       std::span<std::byte> records);
 /// Writes the values of records from value `first` on.

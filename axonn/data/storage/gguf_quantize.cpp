@@ -57,7 +57,7 @@ QuantizeGguf find_gguf_quantizer(std::uint32_t number) {
   if (number == kMxfp4) return make_all_mxfp4;
   QuantizeGguf make = nullptr;
   if (const GgufBlocks* const blocks = find_gguf_blocks(number);
-      blocks && blocks->kind != Quantization::none)
+      blocks && blocks->kind != Quantization::none && !is_only_read(blocks->kind))
     with_quantization(blocks->kind, [&](auto kind) { make = make_records<kind()>; });
   return make;
 }

@@ -72,7 +72,8 @@ void use_integer_products(LoadedModel& model, bool drafts) {
            kind == Quantization::none   ? "values"
            : kind == Quantization::file ? "of other kinds"
                                         : name_of(kind),
-           "; keep them as codes of GGUF but q4_1 and q5_1, such as --quantize q4_0, or file");
+           "; keep them as codes of GGUF but q4_1, q5_1, q2_k, iq4_nl and iq4_xs, such as ",
+           "--quantize q4_0, or file");
   if (drafts)
     refuse("--integer-products: a draft is verified by products of several rows, which do not ",
            "round; leave it or --drafts out");

@@ -10,6 +10,7 @@
 #include "axonn/compute/tensor/quantization.h"
 
 #include "tests/compute/ops/harness.h"
+#include "tests/support/some_records.h"
 
 using namespace axonn;
 using reference::Matrix;
@@ -28,10 +29,8 @@ struct AnyCodes {
       : form(whole(kind)), bytes(form.bytes(N * K)), values(N * K) {
     const std::vector<std::int32_t> random = random_ids("bytes", std::ssize(bytes), 256);
     std::ranges::transform(random, bytes.begin(), [](int byte) { return std::byte(byte); });
-    const LargeBlock large = LargeBlock::of(kind);
-    const bool is_large = has_large_blocks(kind);
     for (std::int64_t at = 0; at < std::ssize(bytes); at += form.record_bytes())
-      for (const std::int64_t factor : {is_large ? large.factor : 0, is_large ? large.least : 0})
+      for (const std::int64_t factor : testing_support::factor_places(kind))
         bytes[at + factor + 1] &= std::byte{0xbf};  // no exponents of infinity
     read_values(form, bytes, 0, values);
   }

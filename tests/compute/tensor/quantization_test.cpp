@@ -14,6 +14,8 @@
 
 #include "axonn/foundation/base/check.h"
 
+#include "tests/support/some_records.h"
+
 using namespace axonn;
 using testing::HasSubstr;
 
@@ -174,7 +176,7 @@ TEST(Quantization, RecordsOfAPartHaveTheFactorsOfTheirBlockAndTheirOwnCodes) {
 TEST(Quantization, RecordsGiveBackTheCodesAndFactorsThatTheyWereMadeOf) {
   const std::vector<float> values = example();
   for (const Quantization kind : kCodes) {
-    if (has_large_blocks(kind)) continue;
+    if (has_large_blocks(kind) || is_only_read(kind)) continue;
     const QuantizedForm form{kind, QuantizedForm::most_unit(kind)};
     const QuantizedValues all = quantized(kind, form.unit, values);
     std::vector<std::byte> records(form.bytes(64));
@@ -192,13 +194,9 @@ TEST(Quantization, AFactorOrALeastValueThatIsNotFiniteIsSeen) {
   for (const Quantization kind : kCodes) {
     if (!is_of_ggml(kind)) continue;
     const QuantizedForm form{kind, QuantizedForm::most_unit(kind)};
-    const LargeBlock large = LargeBlock::of(kind);
-    std::vector<std::byte> records(form.bytes(512));
-    quantize_records(form, std::vector<float>(512, 1.0f), records);
+    const auto records = testing_support::some_records(form, std::vector<float>(512, 1.0f));
     EXPECT_TRUE(has_finite_factors(form, records)) << name_of(kind);
-    std::vector<std::int64_t> places{has_large_blocks(kind) ? large.factor : 0};
-    if (has_least_values(kind)) places.push_back(has_large_blocks(kind) ? large.least : 2);
-    for (const std::int64_t place : places)
+    for (const std::int64_t place : testing_support::factor_places(kind))
       for (const int exponent : {0x7c, 0x7e, 0xfc}) {
         std::vector<std::byte> damaged = records;
         damaged[form.record_bytes() + place + 1] = std::byte(exponent);
@@ -300,9 +298,62 @@ TEST(LargeBlocks, HoldValuesNearTheGivenOnesAndReadFromAnyOfThem) {
   }
 }
 
+TEST(Quantization, BlocksThatAreOnlyReadAreNotMade) {
+  int kinds = 0;
+  for (const Quantization kind : kCodes) {
+    if (!is_only_read(kind)) continue;
+    ++kinds;
+    const QuantizedForm form{kind, QuantizedForm::most_unit(kind)};
+    const std::vector<float> values(256, 1.0f);
+    std::vector<std::byte> records(form.bytes(256));
+    const auto refused = testing::ThrowsMessage<UsageError>(
+        testing::AllOf(HasSubstr("blocks of " + std::string(name_of(kind)) + " are read from GGUF"),
+                       HasSubstr("take file, with a file that has them, or q3_k")));
+    EXPECT_THAT([&] { quantize_records(form, values, records); }, refused);
+    EXPECT_THAT([&] { quantized(kind, form.unit, values); }, refused);
+  }
+  EXPECT_EQ(kinds, 3);
+}
+
+/// A record whose scales and codes are known, by the layouts of ggml.
+TEST(LargeBlocks, OfTwoBitsHaveAScaleAndALeastValueForEach16Values) {
+  const QuantizedForm form{Quantization::q2_k, 256};
+  ASSERT_EQ(form.record_bytes(), 84);
+  std::vector<std::byte> record(84);
+  record[81] = std::byte{0x3c};            // 1
+  record[83] = std::byte{0x38};            // 1/2
+  record[9] = std::byte{0x73};             // of values 144 to 159: scale 3, least value 7
+  record[16 + 32 + 16] = std::byte{0x08};  // of value 144 + 32 code 2
+  record[16 + 32 + 17] = std::byte{0x03};  // of value 145 code 3
+  std::vector<float> values(256);
+  read_values(form, record, 0, values);
+  EXPECT_EQ(values[144], -3.5f);
+  EXPECT_EQ(values[145], 9 - 3.5f);
+  EXPECT_EQ(values[160], 0);
+  record[11] = std::byte{0x02};
+  read_values(form, record, 0, values);
+  EXPECT_EQ(values[176], 4);
+}
+
+TEST(LargeBlocks, OfIq4XsHaveSixBitsOfAScaleForEach32ValuesOfATable) {
+  const QuantizedForm form{Quantization::iq4_xs, 256};
+  ASSERT_EQ(form.record_bytes(), 136);
+  std::vector<std::byte> record(136);
+  record[1] = std::byte{0x3c};
+  record[3] = std::byte{0x0c};               // upper bits of scale 5: 3
+  record[6] = std::byte{0x50};               // lower bits: 5, so the scale is 53 - 32
+  record[8 + 5 * 16 + 2] = std::byte{0xf9};  // of value 162 code 9, of value 178 code 15
+  std::vector<float> values(256);
+  read_values(form, record, 0, values);
+  EXPECT_EQ(values[162], 21 * 13);
+  EXPECT_EQ(values[178], 21 * 113);
+  EXPECT_EQ(values[163], 21 * -127);
+  EXPECT_EQ(values[0], -32 * -127);
+}
+
 TEST(LargeBlocks, RefuseValuesThatTheirFactorsDoNotHold) {
   for (const Quantization kind : kCodes) {
-    if (!has_large_blocks(kind)) continue;
+    if (!has_large_blocks(kind) || is_only_read(kind)) continue;
     const QuantizedForm form{kind, 256};
     std::vector<std::byte> records(form.bytes(512));
     std::vector<float> values(512, 1.0f);

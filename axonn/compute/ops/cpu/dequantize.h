@@ -88,7 +88,12 @@ class LargeRecord {
     const std::uint8_t* const bytes = record + kAt.scales;
     const float factor = detail::from_f16(record + kAt.factor);
     using Words = std::uint32_t __attribute__((vector_size(16)));
-    if constexpr (has_least_values(kind)) {
+    if constexpr (kind == Quantization::q2_k) {
+      Words all;
+      std::memcpy(&all, bytes, sizeof all);
+      set(scales_, all & 0x0f0f0f0f, factor);
+      set(least_, all >> 4 & 0x0f0f0f0f, detail::from_f16(record + kAt.least));
+    } else if constexpr (has_least_values(kind)) {
       // The 12 bytes of SixBits, as words behind the two factors: scales, then least values.
       Words all;
       std::memcpy(&all, record, sizeof all);
@@ -107,6 +112,20 @@ class LargeRecord {
                   six = (low & 0x0f0f0f0f) | (high & 0x03030303) << 4;
       set(scales_, six, factor, 32);
       set_least(4);
+    } else if constexpr (kind == Quantization::iq4_xs) {
+      // The bits of a scale are spread over bytes of their own.
+      const auto bits = [](std::uint64_t word, int step, std::uint64_t each) {
+        return (word | word << step) & each;
+      };
+      std::uint64_t low = 0, high = 0;
+      std::memcpy(&high, bytes, 2);
+      std::memcpy(&low, bytes + 2, 4);
+      low = bits(bits(bits(low, 16, 0x0000ffff0000ffff), 8, 0x00ff00ff00ff00ff), 4,
+                 0x0f0f0f0f0f0f0f0f);
+      high = bits(bits(bits(high, 24, 0x000000ff000000ff), 12, 0x000f000f000f000f), 6,
+                  0x0303030303030303);
+      const std::uint64_t six[2] = {low | high << 4, 0};
+      set(scales_, six, factor, 32);
     } else {
       Words all;
       std::memcpy(&all, bytes, sizeof all);
@@ -117,10 +136,12 @@ class LargeRecord {
 
   /// A register of values from value `at` on.
   [[gnu::always_inline]] Registers::Register get(int at) const {
-    const int part = at / kAt.part, least = has_least_values(kind) ? 8 + part : part;
-    return codes(at) * scales_[part] - least_[least];
+    const int part = at / kAt.part, first = has_least_values(kind) && kAt.part == 32 ? 8 : 0;
+    if constexpr (kind == Quantization::iq4_xs) return codes(at) * scales_[part];
+    return codes(at) * scales_[part] - least_[first + part];
   }
-  /// Of each part what its codes are multiplied by; with least values, these from number 8 on.
+  /// Of each part what its codes are multiplied by; with least values of 8 parts, these from number
+  /// 8 on.
   const float* scales() const { return scales_; }
   const float* least() const { return least_; }
 
@@ -131,6 +152,11 @@ class LargeRecord {
   [[gnu::always_inline]] Registers::Register codes(int at) const {
     const int half = at / 128, in = at % 128;
     const std::uint8_t *const low = record_ + kAt.low, *const high = record_ + kAt.high;
+    if constexpr (kind == Quantization::iq4_xs)
+      return detail::from_half_bytes(low + at / 32 * 16 + at % 16, at % 32 >= 16,
+                                     kHalfByteValues<Quantization::iq4_nl>);
+    if constexpr (kind == Quantization::q2_k)
+      return as_floats(bits_of(low + half * 32 + in % 32, 2, in / 32 * 2, 0));
     if constexpr (kind == Quantization::q3_k)
       return as_floats(bits_of(low + half * 32 + in % 32, 2, in / 32 * 2, 0) |
                        bits_of(high + at % 32, 1, at / 32, 2));
