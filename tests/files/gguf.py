@@ -7,6 +7,8 @@ import numpy as np
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q",
             12: "d"}
 _STRING, _ARRAY = 8, 9
+_NON_LINEAR = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113],
+                       np.float32)
 
 
 class Reader:
@@ -71,29 +73,40 @@ class Reader:
         if kind == 30:
             bits = np.frombuffer(self.data, "<u2", count, at).astype(np.uint32) << 16
             return bits.view(np.float32), 2 * count
-        if kind in (11, 12, 13, 14):
+        if kind in (10, 11, 12, 13, 14, 23):
             return self._large_blocks(kind, count // 256, at)
-        assert kind in (2, 6, 8) and count % 32 == 0, f"type {kind}"
-        if kind == 6:
-            form = [("scale", "<f2"), ("fifth", "u1", 4), ("q", "u1", 16)]
-            blocks = np.frombuffer(self.data, form, count // 32, at)
-            codes = np.concatenate([blocks["q"] & 15, blocks["q"] >> 4], axis=1) | np.unpackbits(
-                blocks["fifth"], axis=1, bitorder="little") << 4
-            values = blocks["scale"].astype(np.float32)[:, None] * (codes.astype(np.float32) - 16)
-            return values.reshape(-1), 22 * (count // 32)
-        if kind == 2:
-            blocks = np.frombuffer(self.data, [("scale", "<f2"), ("q", "u1", 16)], count // 32, at)
-            codes = np.concatenate([blocks["q"] & 15, blocks["q"] >> 4], axis=1).astype(np.float32)
-            values = blocks["scale"].astype(np.float32)[:, None] * (codes - 8)
-            return values.reshape(-1), 18 * (count // 32)
+        assert kind in (2, 3, 6, 7, 8, 20) and count % 32 == 0, f"type {kind}"
+        if kind != 8:
+            return self._half_bytes(kind, count // 32, at)
         blocks = np.frombuffer(self.data, [("scale", "<f2"), ("q", "i1", 32)], count // 32, at)
         values = blocks["scale"].astype(np.float32)[:, None] * blocks["q"].astype(np.float32)
         return values.reshape(-1), 34 * (count // 32)
 
+    def _half_bytes(self, kind, count, at):
+        """Values of Q4_0, Q4_1, Q5_0, Q5_1 and IQ4_NL: blocks of 32, of which Q4_1 and Q5_1 have a
+        least value."""
+        five, above = kind in (6, 7), kind in (3, 7)
+        form = np.dtype([("scale", "<f2")] + [("least", "<f2")] * above +
+                        [("fifth", "u1", 4)] * five + [("q", "u1", 16)])
+        blocks = np.frombuffer(self.data, form, count, at)
+        codes = np.concatenate([blocks["q"] & 15, blocks["q"] >> 4], axis=1)
+        if five:
+            codes = codes | np.unpackbits(blocks["fifth"], axis=1, bitorder="little") << 4
+        scale = blocks["scale"].astype(np.float32)[:, None]
+        if kind == 20:
+            return (scale * _NON_LINEAR[codes]).reshape(-1), form.itemsize * count
+        codes = codes.astype(np.float32)
+        if above:
+            values = scale * codes + blocks["least"].astype(np.float32)[:, None]
+        else:
+            values = scale * (codes - (16 if five else 8))
+        return values.reshape(-1), form.itemsize * count
+
     def _large_blocks(self, kind, count, at):
-        """Values of Q3_K to Q6_K: blocks of 256 with scales of their parts."""
-        if kind == 11:
-            return self._three_bits(count, at)
+        """Values of Q2_K to Q6_K and IQ4_XS: blocks of 256 with scales of their parts."""
+        others = {10: self._two_bits, 11: self._three_bits, 23: self._six_bits_of_table}
+        if kind in others:
+            return others[kind](count, at)
         if kind in (12, 13):
             form = [("scales", "<f2", 2), ("six", "u1", 12), ("fifth", "u1", 32 * (kind - 12)),
                     ("q", "u1", (4, 32))]
@@ -118,6 +131,25 @@ class Reader:
         scale = blocks["scale"].astype(np.float32)[:, None] * blocks["parts"].astype(np.float32)
         return (scale[:, :, None] * codes).reshape(-1), 210 * count
 
+    def _two_bits(self, count, at):
+        form = [("both", "u1", 16), ("two", "u1", (2, 32)), ("scales", "<f2", 2)]
+        blocks = np.frombuffer(self.data, form, count, at)
+        factors = blocks["scales"].astype(np.float32)
+        scale = factors[:, :1] * (blocks["both"] & 15).astype(np.float32)
+        least = factors[:, 1:] * (blocks["both"] >> 4).astype(np.float32)
+        codes = np.stack([blocks["two"] >> shift & 3 for shift in (0, 2, 4, 6)], axis=2)
+        codes = codes.reshape(count, 16, 16).astype(np.float32)
+        return (scale[:, :, None] * codes - least[:, :, None]).reshape(-1), 84 * count
+
+    def _six_bits_of_table(self, count, at):
+        form = [("scale", "<f2"), ("high", "<u2"), ("low", "u1", 4), ("q", "u1", (8, 16))]
+        blocks = np.frombuffer(self.data, form, count, at)
+        low = np.stack([blocks["low"] & 15, blocks["low"] >> 4], axis=2).reshape(count, 8)
+        high = blocks["high"][:, None] >> np.arange(0, 16, 2, dtype=np.uint16) & 3
+        scale = blocks["scale"].astype(np.float32)[:, None] * (
+            (low | high << 4).astype(np.float32) - 32)
+        codes = np.concatenate([blocks["q"] & 15, blocks["q"] >> 4], axis=2)
+        return (scale[:, :, None] * _NON_LINEAR[codes]).reshape(-1), 136 * count
 
     def _three_bits(self, count, at):
         form = [("third", "u1", 32), ("two", "u1", (2, 32)), ("low", "u1", 8), ("high", "u1", 4),
@@ -136,15 +168,39 @@ class Reader:
 def join(path, files, file_of):
     """Writes a file whose tensor NAME is that of files[file_of(name)], all of the same model."""
     readers = {kind: Reader(file) for kind, file in files.items()}
-    first = next(iter(readers.values()))
-    header, data = bytearray(first.data[:first.infos_at]), bytearray()
-    for name, (_, sizes, _) in first.tensors.items():
+
+    def tensor(name):
         reader = readers[file_of(name)]
         begin, count = reader.bytes_of[name]
+        return reader.tensors[name][0], reader.data[begin:begin + count]
+
+    _write(path, next(iter(readers.values())), tensor)
+
+
+def with_matrices(path, file, kind, blocks_of):
+    """Writes a file with other matrices: blocks of a kind, by its number, that blocks_of(values)
+    gives for so many values."""
+    reader = Reader(file)
+
+    def tensor(name):
+        own, sizes, values = reader.tensors[name]
+        begin, count = reader.bytes_of[name]
+        if len(sizes) > 1:
+            return kind, blocks_of(values.size)
+        return own, reader.data[begin:begin + count]
+
+    _write(path, reader, tensor)
+
+
+def _write(path, first, tensor):
+    """Writes the keys and the names of a file; tensor(name) gives a tensor's type and bytes."""
+    header, data = bytearray(first.data[:first.infos_at]), bytearray()
+    for name, (_, sizes, _) in first.tensors.items():
+        kind, values = tensor(name)
         header += struct.pack("<Q", len(name)) + name.encode()
         header += struct.pack(f"<I{len(sizes)}Q", len(sizes), *sizes)
-        header += struct.pack("<IQ", reader.tensors[name][0], len(data))
-        data += reader.data[begin:begin + count]
+        header += struct.pack("<IQ", kind, len(data))
+        data += values
         data += bytes(-len(data) % 32)
     with open(path, "wb") as file:
         file.write(header + bytes(-len(header) % 32) + data)

@@ -14,17 +14,26 @@ WIDE = LLAMA.replace("hidden = 64", "hidden = 512").replace("head_dim = 16", "he
 
 
 class Kind:
-    """Blocks of a kind: their bytes, where the factors lie, and the bytes with codes."""
+    """Blocks of a kind: their bytes, where the factors lie, and the bytes with codes. Of a kind that
+    is only read instead of these its number in the format, and the flag that keeps it."""
 
-    def __init__(self, config, size, factors, codes):
+    def __init__(self, config, size, factors, codes=None, number=None):
         self.config, self.size, self.factors, self.codes = config, size, factors, codes
+        self.number = number
+
+    def flag(self, name):
+        return "file" if self.number else name
 
 
 KINDS = {"q8_0": Kind(LLAMA, 34, [0], slice(2, 34)), "q4_0": Kind(LLAMA, 18, [0], slice(2, 18)),
-         "q5_0": Kind(LLAMA, 22, [0], slice(6, 22)), "q3_k": Kind(WIDE, 110, [108], slice(32, 96)),
+         "q5_0": Kind(LLAMA, 22, [0], slice(6, 22)), "q4_1": Kind(LLAMA, 20, [0, 2], slice(4, 20)),
+         "q5_1": Kind(LLAMA, 24, [0, 2], slice(8, 24)), "iq4_nl": Kind(LLAMA, 18, [0], number=20),
+         "q2_k": Kind(WIDE, 84, [80, 82], number=10),
+         "q3_k": Kind(WIDE, 110, [108], slice(32, 96)),
          "q4_k": Kind(WIDE, 144, [0, 2], slice(16, 144)),
          "q5_k": Kind(WIDE, 176, [0, 2], slice(48, 176)),
-         "q6_k": Kind(WIDE, 210, [208], slice(0, 128))}
+         "q6_k": Kind(WIDE, 210, [208], slice(0, 128)),
+         "iq4_xs": Kind(WIDE, 136, [0], number=23)}
 GRIDS = ["1,1,4,1", "2,1,2,1", "1,2,1,2"]
 
 
@@ -33,6 +42,8 @@ class GgufCodes(RunTest):
         """A model whose blocks have no code of the largest size; returns the file's name."""
         run = os.path.join(self.train("run-" + kind, config=KINDS[kind].config), "checkpoints")
         path = self.path(kind + ".gguf")
+        if KINDS[kind].number:
+            return self.with_any_blocks(run, kind, path)
         axonn("convert", "--model", run, "--to", "gguf", "--dtype", kind, "--out", path)
         for codes in self.blocks(path, kind):
             if kind == "q8_0":
@@ -42,6 +53,24 @@ class GgufCodes(RunTest):
             else:
                 halves = [np.clip(codes & 15, 3, 11), np.clip(codes >> 4, 3, 11)]
                 codes[:] = halves[0] | halves[1] << 4
+        return path
+
+    def with_any_blocks(self, run, name, path):
+        """A model of any codes and scales, with factors of which values are about 0.05."""
+        kind, random = KINDS[name], np.random.default_rng(5)
+        plain = self.path(name + "-f32.gguf")
+        axonn("convert", "--model", run, "--to", "gguf", "--dtype", "f32", "--out", plain)
+        size = {"iq4_nl": 7e-4, "q2_k": 4e-3, "iq4_xs": 4e-5}[name]
+
+        def blocks_of(values):
+            count = values // (32 if name == "iq4_nl" else 256)
+            blocks = random.integers(0, 256, (count, kind.size), np.uint8)
+            for place in kind.factors:
+                factors = (size * random.uniform(0.5, 1, count)).astype("<f2")
+                blocks[:, place:place + 2] = factors.view(np.uint8).reshape(count, 2)
+            return blocks.tobytes()
+
+        gguf.with_matrices(path, plain, kind.number, blocks_of)
         return path
 
     def blocks(self, path, kind):
@@ -64,30 +93,45 @@ class GgufCodes(RunTest):
     def test_values_are_those_of_the_file(self):
         for kind in KINDS:
             model = self.written(kind)
-            codes = ("--quantize", kind, "--quantize-embeddings")
+            codes = ("--quantize", KINDS[kind].flag(kind), "--quantize-embeddings")
             want = self.losses(model)
             self.assertEqual(self.losses(model, *codes), want, kind)
             other = "nf4" if kind == "q4_0" else "q4_0"
             self.assertNotEqual(self.losses(model, "--quantize", other), want)
-            for grid in GRIDS + (["4,1,1,1"] if kind in ("q8_0", "q4_0", "q5_0") else []):
+            if KINDS[kind].number:
+                self.refuses_to_make(kind, model)
+            for grid in GRIDS + (["4,1,1,1"] if KINDS[kind].config is LLAMA else []):
                 self.assertAlmostEqual(self.losses(model, "--grid", grid, *codes), want,
                                        delta=2e-6, msg=f"{kind} {grid}")
         error = axonn("eval", "--model", model, "--data", self.path("text.txt"), "--grid",
                       "4,1,1,1", "--quantize", "q6_k", code=2)
         self.assertIn("would have parts of blocks of 256 columns of", error)
 
+    def refuses_to_make(self, kind, model):
+        text = ("--model", model, "--data", self.path("text.txt"), "--quantize", kind)
+        self.assertIn(f"[model] quantize = {kind}: blocks of this kind are read from GGUF files, "
+                      "and not made; take file", axonn("eval", *text, code=2))
+        convert = ("convert", "--model", model, "--to", "gguf", "--out", self.path("x"))
+        self.assertIn(kind, axonn(*convert, "--dtype", kind, code=2))
+
     def joined(self):
         """A file with matrices of several kinds, as in Q4_K_M, one of which is read as values."""
         run = os.path.join(self.train("run", config=WIDE), "checkpoints")
         files = {}
-        for kind in ("q4_k", "q6_k", "q8_0", "q4_0", "q5_0", "q5_k", "q3_k", "f16", "f32"):
+        for kind in (*KINDS, "f16", "f32"):
             files[kind] = self.path(kind + ".gguf")
+            if kind in KINDS and KINDS[kind].number:
+                self.with_any_blocks(run, kind, files[kind])
+                continue
             axonn("convert", "--model", run, "--to", "gguf", "--dtype", kind, "--out", files[kind])
         others = {"token_embd.weight": "q6_k", "output.weight": "q4_0",
                   "blk.0.attn_v.weight": "q6_k", "blk.0.ffn_down.weight": "q6_k",
                   "blk.1.attn_k.weight": "q8_0", "blk.1.ffn_up.weight": "f16",
                   "blk.1.attn_q.weight": "f32", "blk.0.attn_q.weight": "q5_0",
-                  "blk.0.ffn_gate.weight": "q5_k", "blk.1.ffn_gate.weight": "q3_k"}
+                  "blk.0.ffn_gate.weight": "q5_k", "blk.1.ffn_gate.weight": "q3_k",
+                  "blk.0.attn_output.weight": "q4_1", "blk.1.attn_output.weight": "q5_1",
+                  "blk.0.attn_k.weight": "iq4_nl", "blk.0.ffn_up.weight": "q2_k",
+                  "blk.1.ffn_down.weight": "iq4_xs"}
         path = self.path("joined.gguf")
         gguf.join(path, files, lambda name: others.get(name, "q4_k"))
         return path, run
@@ -104,7 +148,7 @@ class GgufCodes(RunTest):
         self.assertEqual(axonn(*text, "--quantize", "file"), axonn(*text))
         error = axonn("eval", "--model", run, "--data", self.path("text.txt"), "--quantize", "file",
                       code=2)
-        self.assertIn("is no GGUF file with blocks of q8_0, q4_0, q5_0 or q3_k to q6_k", error)
+        self.assertIn("is no GGUF file with blocks of one of " + ", ".join(KINDS), error)
 
     def test_integers_are_multiplied_if_asked_for(self):
         model, _ = self.joined()
@@ -148,7 +192,8 @@ rank = 3
                 data[at:at + 2] = 0, 0x7C
                 data.flush()
                 error = axonn("eval", "--model", model, "--data",
-                              self.write("text.txt", "text " * 9), "--quantize", name, code=2)
+                              self.write("text.txt", "text " * 9), "--quantize",
+                              kind.flag(name), code=2)
                 self.assertIn("mlp.up_proj.weight has a block whose factor is not finite", error)
                 data[at:at + 2] = np.frombuffer(before, np.uint8)
 

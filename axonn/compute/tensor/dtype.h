@@ -196,16 +196,23 @@ inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
 ///   q8_0  32 values of a row: f16 factor, value = factor · code
 ///   q4_0  32 values of a row: f16 factor, value = factor · (code - 8), codes of 4 bits
 ///   q5_0  the same with value = factor · (code - 16), codes of 5 bits
+///   q4_1  32 values of a row: f16 factor, f16 least value; value = factor · code + least, codes of
+///         4 bits
+///   q5_1  the same with codes of 5 bits
+///   iq4_nl  as q4_0 with 16 values that are closer to each other around 0
+///   q2_k  256 values of a row: two f16 factors, and two numbers of 4 bits for each 16 values, a
+///         scale s and a least value m; value = factor · s · code - factor' · m, codes of 2 bits
 ///   q3_k  256 values of a row: f16 factor, and a scale s of 6 bits for each 16 values; value =
 ///         factor · (s - 32) · (code - 4), codes of 3 bits
-///   q4_k  256 values of a row: two f16 factors, and two numbers of 6 bits for each 32 values, a
-///         scale s and a least value m; value = factor · s · code - factor' · m, codes of 4 bits
+///   q4_k  as q2_k with two numbers of 6 bits for each 32 values, and codes of 4 bits
 ///   q5_k  the same with codes of 5 bits
 ///   q6_k  256 values of a row: f16 factor, and a scale s of 8 bits for each 16 values; value =
 ///         factor · s · (code - 32), codes of 6 bits
+///   iq4_xs  256 values of a row: f16 factor, and a scale s of 6 bits for each 32 values; value =
+///         factor · (s - 32) · one of the values of iq4_nl
 ///
 /// Sources: Dettmers et al., "QLoRA: efficient finetuning of quantized LLMs", 2023, and
-/// bitsandbytes 0.50 (nf4, fp4); Dettmers et al., "LLM.int8()", 2022; ggml (q8_0 to q6_k).
+/// bitsandbytes 0.50 (nf4, fp4); Dettmers et al., "LLM.int8()", 2022; ggml (q8_0 to iq4_xs).
 ///
 /// `file` stands for the kinds that the matrices of a GGUF file have, one for each.
 enum class Quantization : std::uint8_t {
@@ -216,21 +223,28 @@ enum class Quantization : std::uint8_t {
   q8_0,
   q4_0,
   q5_0,
+  q4_1,
+  q5_1,
+  iq4_nl,
+  q2_k,
   q3_k,
   q4_k,
   q5_k,
   q6_k,
+  iq4_xs,
   file
 };
 
-inline constexpr std::array<std::string_view, 12> kQuantizations = {
-    "none", "nf4", "fp4", "int8", "q8_0", "q4_0", "q5_0", "q3_k", "q4_k", "q5_k", "q6_k", "file"};
+inline constexpr std::array<std::string_view, 17> kQuantizations = {
+    "none",   "nf4",  "fp4",  "int8", "q8_0", "q4_0", "q5_0",   "q4_1", "q5_1",
+    "iq4_nl", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_xs", "file"};
 
 /// The kinds of codes.
 inline constexpr std::array kCodes{Quantization::nf4,  Quantization::fp4,  Quantization::int8,
                                    Quantization::q8_0, Quantization::q4_0, Quantization::q5_0,
-                                   Quantization::q3_k, Quantization::q4_k, Quantization::q5_k,
-                                   Quantization::q6_k};
+                                   Quantization::q4_1, Quantization::q5_1, Quantization::iq4_nl,
+                                   Quantization::q2_k, Quantization::q3_k, Quantization::q4_k,
+                                   Quantization::q5_k, Quantization::q6_k, Quantization::iq4_xs};
 
 constexpr std::string_view name_of(Quantization kind) {
   return kQuantizations[static_cast<int>(kind)];
@@ -238,16 +252,31 @@ constexpr std::string_view name_of(Quantization kind) {
 
 /// Whether blocks have 256 values and scales of their parts (compute/tensor/large_blocks.h).
 AXONN_DEVICE constexpr bool has_large_blocks(Quantization kind) {
-  return kind >= Quantization::q3_k && kind <= Quantization::q6_k;
+  return kind >= Quantization::q2_k && kind <= Quantization::iq4_xs;
 }
 /// Whether blocks are those of ggml, to the byte: of values of one row, with factors in f16.
 AXONN_DEVICE constexpr bool is_of_ggml(Quantization kind) {
-  return kind >= Quantization::q8_0 && kind <= Quantization::q6_k;
+  return kind >= Quantization::q8_0 && kind <= Quantization::iq4_xs;
+}
+/// Whether values are counted from a least value of their block, or of their part of it.
+AXONN_DEVICE constexpr bool has_least_values(Quantization kind) {
+  return kind == Quantization::q4_1 || kind == Quantization::q5_1 || kind == Quantization::q2_k ||
+         kind == Quantization::q4_k || kind == Quantization::q5_k;
+}
+/// Whether its blocks are taken from GGUF files alone, and never made of values.
+constexpr bool is_only_read(Quantization kind) {
+  return kind == Quantization::q2_k || kind == Quantization::iq4_nl || kind == Quantization::iq4_xs;
+}
+/// Whether its codes are multiplied as integers where that is asked for
+/// (Backend::set_integer_products()).
+constexpr bool has_integer_products(Quantization kind) {
+  return (kind >= Quantization::q8_0 && kind <= Quantization::q5_0) ||
+         (kind >= Quantization::q3_k && kind <= Quantization::q6_k);
 }
 
-/// Values in memory: records of `unit` values, each a factor and then the codes. A unit is a whole
-/// block, or a part of it where a grid cuts blocks; then each part has the block's factor. Records
-/// of large blocks are whole, and as large_blocks.h says.
+/// Values in memory: records of `unit` values, each a factor, a least value if there is one, and
+/// then the codes. A unit is a whole block, or a part of it where a grid cuts blocks; then each
+/// part has the block's factors. Records of large blocks are whole, and as large_blocks.h says.
 struct QuantizedForm {
   Quantization kind = Quantization::none;
   std::int64_t unit = 1;  ///< a power of two, at least 2, and at most most_unit(kind)
@@ -263,16 +292,19 @@ struct QuantizedForm {
   AXONN_DEVICE static constexpr std::int64_t aligned(Quantization kind) {
     return has_large_blocks(kind) ? most_unit(kind) : 64;
   }
-  AXONN_DEVICE constexpr std::int64_t factor_bytes() const { return is_of_ggml(kind) ? 2 : 4; }
+  /// Of the factor and the least value; not of large blocks.
+  AXONN_DEVICE constexpr std::int64_t factor_bytes() const {
+    return is_of_ggml(kind) && !has_least_values(kind) ? 2 : 4;
+  }
   /// Whether four bits of a code are half a byte: of code i of a record the lower half, and of code
   /// unit / 2 + i the higher one.
   AXONN_DEVICE constexpr bool half_bytes() const {
-    return kind == Quantization::nf4 || kind == Quantization::fp4 || kind == Quantization::q4_0 ||
-           kind == Quantization::q5_0;
+    return kind == Quantization::nf4 || kind == Quantization::fp4 ||
+           (kind >= Quantization::q4_0 && kind <= Quantization::iq4_nl);
   }
-  /// Bytes between the factor and the halves with the fifth bits of codes, eight a byte.
+  /// Bytes between the factors and the halves with the fifth bits of codes, eight a byte.
   AXONN_DEVICE constexpr std::int64_t fifth_bytes() const {
-    return kind == Quantization::q5_0 ? (unit + 7) / 8 : 0;
+    return kind == Quantization::q5_0 || kind == Quantization::q5_1 ? (unit + 7) / 8 : 0;
   }
   /// Code i of a record whose codes begin there; not of large blocks.
   AXONN_DEVICE constexpr unsigned code(const std::uint8_t* codes, std::int64_t i) const {
@@ -283,10 +315,12 @@ struct QuantizedForm {
     return fifth_bytes() == 0 ? low : low | (codes[i / 8] >> i % 8 & 1U) << 4;
   }
   AXONN_DEVICE constexpr std::int64_t record_bytes() const {
+    if (kind == Quantization::q2_k) return 84;
     if (kind == Quantization::q3_k) return 110;
     if (kind == Quantization::q4_k) return 144;
     if (kind == Quantization::q5_k) return 176;
     if (kind == Quantization::q6_k) return 210;
+    if (kind == Quantization::iq4_xs) return 136;
     return factor_bytes() + fifth_bytes() + (half_bytes() ? unit / 2 : unit);
   }
   /// Bytes of so many values, a multiple of the unit.

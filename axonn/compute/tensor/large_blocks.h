@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <span>
 
-#include "axonn/compute/tensor/dtype.h"
+#include "axonn/compute/tensor/four_bit_values.h"
 
 /// Blocks of 256 values of ggml, to the byte. Of codes the lower 4 bits lie in halves of bytes, of
-/// q3_k the lower 2 in quarters, and the bits above them in bytes of their own:
+/// q2_k and q3_k the lower 2 in quarters, and the bits above them in bytes of their own:
 ///
+///   q2_k  16 bytes with scales in the lower halves and least values in the higher ones; 64 bytes
+///         with codes: each 32 have those of 128 values, 32 apart; f16 factor, f16 factor of least
+///         values
 ///   q3_k  32 bytes with the third bit of codes: byte i % 32 has that of value i; 64 bytes with 2
 ///         bits: each 32 have those of 128 values, 32 apart; 12 bytes of 6 bits (SixBitScale); f16
 ///         factor
@@ -18,13 +21,10 @@
 ///   q6_k  128 bytes with the lower 4 bits of codes: each 64 have those of 128 values, the lower
 ///         halves first; 64 bytes with 2 bits more: each 32 have those of 128 values, 32 apart; 16
 ///         scales of signed bytes; f16 factor
+///   iq4_xs  f16 factor; 2 bytes with the upper 2 bits of 8 scales, 4 bytes with the lower 4; 128
+///         bytes: each 16 have the codes of 32 values, the lower halves first
 
 namespace axonn {
-
-/// Whether values are counted from a least value of their part.
-AXONN_DEVICE constexpr bool has_least_values(Quantization kind) {
-  return kind == Quantization::q4_k || kind == Quantization::q5_k;
-}
 
 /// Where the parts of a record begin.
 struct LargeBlock {
@@ -35,12 +35,14 @@ struct LargeBlock {
   int least;   ///< the f16 factor of least values, or the only one
   int scales;
   int low;   ///< the lower bits of codes
-  int high;  ///< the bits above them; q4_k has none
+  int high;  ///< the bits above them, if there are any
 
   AXONN_DEVICE static constexpr LargeBlock of(Quantization kind) {
+    if (kind == Quantization::q2_k) return {16, 80, 82, 0, 16, 16};
     if (kind == Quantization::q3_k) return {16, 108, 108, 96, 32, 0};
     if (kind == Quantization::q4_k) return {32, 0, 2, 4, 16, 16};
     if (kind == Quantization::q5_k) return {32, 0, 2, 4, 48, 16};
+    if (kind == Quantization::iq4_xs) return {32, 0, 0, 2, 8, 8};
     return {16, 208, 208, 192, 0, 128};
   }
 };
@@ -77,10 +79,14 @@ AXONN_DEVICE float large_value(const std::uint8_t* record, int i) {
   const int part = i / kAt.part, half = i / 128, in = i % 128;
   const std::uint8_t *const low = record + kAt.low, *const high = record + kAt.high,
                             *const scales = record + kAt.scales;
-  const auto times = [&](int scale, int code) {
+  const auto times = [&](int scale, auto code) {
     return half_at(record + kAt.factor) * static_cast<float>(scale) * static_cast<float>(code);
   };
-  if constexpr (has_least_values(kind)) {
+  if constexpr (kind == Quantization::q2_k) {
+    const int code = low[half * 32 + in % 32] >> in / 32 * 2 & 3;
+    return times(scales[part] & 15, code) -
+           half_at(record + kAt.least) * static_cast<float>(scales[part] >> 4);
+  } else if constexpr (has_least_values(kind)) {
     const SixBits own(scales, part);
     const int both = low[i / 64 * 32 + i % 32];
     int code = i % 64 < 32 ? both & 15 : both >> 4;
@@ -89,6 +95,11 @@ AXONN_DEVICE float large_value(const std::uint8_t* record, int i) {
   } else if constexpr (kind == Quantization::q3_k) {
     const int two = low[half * 32 + in % 32] >> in / 32 * 2 & 3, third = high[i % 32] >> i / 32 & 1;
     return times(six_bit_scale(scales, part), (two | third << 2) - 4);
+  } else if constexpr (kind == Quantization::iq4_xs) {
+    const int four = scales[2 + part / 2] >> part % 2 * 4 & 15,
+              two = scales[part / 4] >> part % 4 * 2;
+    const unsigned both = low[part * 16 + i % 16], code = i % 32 < 16 ? both & 15U : both >> 4;
+    return times((four | (two & 3) << 4) - 32, FourBitValues::iq4(code));
   } else {
     const int both = low[half * 64 + in % 64], four = in < 64 ? both & 15 : both >> 4,
               two = high[half * 32 + in % 32] >> in / 32 * 2 & 3;
@@ -97,7 +108,7 @@ AXONN_DEVICE float large_value(const std::uint8_t* record, int i) {
 }
 
 /// Makes the record of 256 finite values by a search for the scales with small errors. The factors
-/// are infinite if f16 does not hold them.
+/// are infinite if f16 does not hold them. Not of a kind that is_only_read().
 void make_large_block(Quantization kind, std::span<const float, LargeBlock::kValues> values,
                       std::byte* record);
 

@@ -117,6 +117,24 @@ float quantize_below_zero(Quantization kind, std::span<const float> values, std:
   return stored_factor(kind, most, factor);
 }
 
+/// Of q4_1 and q5_1, whose codes are counted from the least value.
+BlockFactors quantize_above_least(Quantization kind, std::span<const float> values,
+                                  std::uint8_t* codes) {
+  const float last = kind == Quantization::q4_1 ? 15 : 31, most = largest_size(values);
+  const auto [low, high] = std::ranges::minmax(values);
+  const float factor = (high - low) / last, inverse = factor == 0 ? 0.0f : 1.0f / factor;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    codes[i] = static_cast<std::uint8_t>(
+        std::min(static_cast<float>(double{values[i] - low} * inverse) + 0.5f, last));
+  return {stored_factor(kind, most, factor), stored_factor(kind, most, low)};
+}
+
+void check_made(Quantization kind) {
+  if (is_only_read(kind))
+    refuse("blocks of ", name_of(kind), " are read from GGUF files, and not made; ",
+           kMadeInsteadOfRead);
+}
+
 /// Calls f(i) for so many blocks, by several threads if there are enough. Throws what f does.
 void for_blocks(std::int64_t count, std::int64_t enough, const auto& f) {
   std::exception_ptr failure;  // an exception must not leave the parallel region
@@ -139,37 +157,43 @@ std::int64_t block_of(Quantization kind, std::int64_t cols) {
   return QuantizedForm::most_unit(kind);
 }
 
-float quantize_block(Quantization kind, std::span<const float> values, std::uint8_t* codes) {
-  if (kind == Quantization::int8) return quantize_int8(values, codes);
-  if (kind == Quantization::q8_0) return quantize_q8_0(values, codes);
-  if (is_of_ggml(kind)) return quantize_below_zero(kind, values, codes);
-  return quantize_four_bits(codes_of(kind), values, codes);
+BlockFactors quantize_block(Quantization kind, std::span<const float> values, std::uint8_t* codes) {
+  if (kind == Quantization::int8) return {quantize_int8(values, codes)};
+  if (kind == Quantization::q8_0) return {quantize_q8_0(values, codes)};
+  if (has_least_values(kind)) return quantize_above_least(kind, values, codes);
+  if (is_of_ggml(kind)) return {quantize_below_zero(kind, values, codes)};
+  return {quantize_four_bits(codes_of(kind), values, codes)};
 }
 
 void quantize(Quantization kind, std::int64_t block, std::span<const float> values,
               QuantizedValues& out) {
+  check_made(kind);
   out.codes.resize(values.size());
   out.factors.resize((std::ssize(values) + block - 1) / block);
+  out.least.resize(has_least_values(kind) ? out.factors.size() : 0);
   constexpr std::int64_t kParallelValues = 1 << 15;
   for_blocks(std::ssize(out.factors), kParallelValues / block, [&](std::int64_t i) {
     const std::int64_t first = i * block;
     const auto part = values.subspan(first, std::min(block, std::ssize(values) - first));
-    out.factors[i] = quantize_block(kind, part, out.codes.data() + first);
+    const BlockFactors of = quantize_block(kind, part, out.codes.data() + first);
+    out.factors[i] = of.factor;
+    if (!out.least.empty()) out.least[i] = of.least;
   });
 }
 
 float QuantizedValues::value(Quantization kind, std::int64_t i, std::int64_t block) const {
-  return dequantized(kind, codes[i], factors[i / block]);
+  return dequantized(kind, codes[i], of_block(i / block));
 }
 
-void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes, float factor,
-                  std::byte* out) {
-  if (form.factor_bytes() == sizeof factor) {
-    std::memcpy(out, &factor, sizeof factor);
+void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes,
+                  const BlockFactors& factors, std::byte* out) {
+  if (is_of_ggml(form.kind)) {
+    f16 halves[2];
+    put(halves[0], factors.factor);
+    put(halves[1], factors.least);
+    std::memcpy(out, halves, form.factor_bytes());
   } else {
-    f16 half;
-    put(half, factor);
-    std::memcpy(out, &half, sizeof half);
+    std::memcpy(out, &factors.factor, sizeof factors.factor);
   }
   out += form.factor_bytes();
   std::byte* const end = out + form.record_bytes() - form.factor_bytes();
@@ -193,11 +217,15 @@ void read_records(const QuantizedForm& form, std::span<const std::byte> records,
                   QuantizedValues& out) {
   const std::int64_t bytes = form.record_bytes(), count = std::ssize(records) / bytes;
   out.factors.resize(count);
+  out.least.resize(has_least_values(form.kind) ? count : 0);
   out.codes.resize(count * form.unit);
   for (std::int64_t i = 0; i < count; ++i) {
     const auto* const record = reinterpret_cast<const std::uint8_t*>(records.data() + i * bytes);
-    with_quantization(form.kind,
-                      [&](auto kind) { out.factors[i] = record_factor<kind()>(record); });
+    with_quantization(form.kind, [&](auto kind) {
+      const BlockFactors of = record_factors<kind()>(record);
+      out.factors[i] = of.factor;
+      if (has_least_values(kind())) out.least[i] = of.least;
+    });
     for (std::int64_t c = 0; c < form.unit; ++c)
       out.codes[i * form.unit + c] =
           static_cast<std::uint8_t>(form.code(record + form.factor_bytes(), c));
@@ -206,13 +234,14 @@ void read_records(const QuantizedForm& form, std::span<const std::byte> records,
 
 void quantize_records(const QuantizedForm& form, std::span<const float> values,
                       std::span<std::byte> records) {
+  check_made(form.kind);
   const std::int64_t unit = form.unit, count = std::ssize(values) / unit,
                      bytes = form.record_bytes();
   if (!has_large_blocks(form.kind)) {
     QuantizedValues all;
     quantize(form.kind, unit, values, all);
     for (std::int64_t i = 0; i < count; ++i)
-      write_record(form, std::span(all.codes).subspan(i * unit, unit), all.factors[i],
+      write_record(form, std::span(all.codes).subspan(i * unit, unit), all.of_block(i),
                    records.data() + i * bytes);
     return;
   }
@@ -238,9 +267,12 @@ void read_values(const QuantizedForm& form, std::span<const std::byte> records, 
 
 bool has_finite_factors(const QuantizedForm& form, std::span<const std::byte> records) {
   constexpr std::byte kInfinite{0x7c};  // the exponent in the second byte of an f16
+  const bool is_large = has_large_blocks(form.kind);
   const LargeBlock large = LargeBlock::of(form.kind);
-  const std::int64_t first = has_large_blocks(form.kind) ? large.factor : 0,
-                     other = has_least_values(form.kind) ? large.least : first;
+  const std::int64_t first = is_large ? large.factor : 0, other = !has_least_values(form.kind)
+                                                                      ? first
+                                                                  : is_large ? large.least
+                                                                             : 2;
   for (std::int64_t at = 0; at < std::ssize(records); at += form.record_bytes())
     for (const std::int64_t factor : {first, other})
       if ((records[at + factor + 1] & kInfinite) == kInfinite) return false;

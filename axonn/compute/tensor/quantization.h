@@ -13,68 +13,34 @@
 
 namespace axonn {
 
-/// The values of the codes of nf4, and of fp4.
-struct FourBitValues {
-  /// values[code]. A GPU chooses among registers; an array with an index that is not known to the
-  /// compiler would lie in memory there.
-  AXONN_DEVICE static constexpr float chosen(const float (&values)[16], unsigned code) {
-#if AXONN_GPU_CODE
-    float eight[8], four[4];
-    for (int i = 0; i < 8; ++i) eight[i] = (code & 8) != 0 ? values[i + 8] : values[i];
-    for (int i = 0; i < 4; ++i) four[i] = (code & 4) != 0 ? eight[i + 4] : eight[i];
-    const float low = (code & 2) != 0 ? four[2] : four[0],
-                high = (code & 2) != 0 ? four[3] : four[1];
-    return (code & 1) != 0 ? high : low;
-#else
-    return values[code];
-#endif
-  }
-  AXONN_DEVICE static constexpr float nf4(unsigned code) {
-    constexpr float kValues[] = {-1.0f,
-                                 -0.6961928009986877f,
-                                 -0.5250730514526367f,
-                                 -0.39491748809814453f,
-                                 -0.28444138169288635f,
-                                 -0.18477343022823334f,
-                                 -0.09105003625154495f,
-                                 0.0f,
-                                 0.07958029955625534f,
-                                 0.16093020141124725f,
-                                 0.24611230194568634f,
-                                 0.33791524171829224f,
-                                 0.44070982933044434f,
-                                 0.5626170039176941f,
-                                 0.7229568362236023f,
-                                 1.0f};
-    return chosen(kValues, code);
-  }
-  AXONN_DEVICE static constexpr float fp4(unsigned code) {
-    constexpr float kValues[] = {
-        0.0f,  0.0625f / 12,  8.0f / 12,  1.0f,  4.0f / 12,  0.5f,  2.0f / 12,  3.0f / 12,
-        -0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -0.5f, -2.0f / 12, -3.0f / 12};
-    return chosen(kValues, code);
-  }
+/// The numbers of a block that is not large.
+struct BlockFactors {
+  float factor = 0;
+  float least = 0;  ///< if has_least_values()
 };
 
-/// The value of a code; not of large blocks.
-AXONN_DEVICE constexpr float dequantized(Quantization kind, unsigned code, float factor) {
+/// The value of a code; not of large blocks. Those with a least value are rounded once.
+AXONN_DEVICE constexpr float dequantized(Quantization kind, unsigned code, const BlockFactors& of) {
+  const auto& [factor, least] = of;
+  if (has_least_values(kind)) return static_cast<float>(code) * factor + least;
   if (kind == Quantization::nf4) return FourBitValues::nf4(code) * factor;
   if (kind == Quantization::fp4) return FourBitValues::fp4(code) * factor;
+  if (kind == Quantization::iq4_nl) return FourBitValues::iq4(code) * factor;
   if (kind == Quantization::q4_0) return (static_cast<float>(code) - 8.0f) * factor;
   if (kind == Quantization::q5_0) return (static_cast<float>(code) - 16.0f) * factor;
   const auto number = static_cast<float>(static_cast<std::int8_t>(code));
   return kind == Quantization::int8 ? number * factor / 127.0f : number * factor;
 }
 
-/// The factor of a record. Records begin anywhere, so words are put together from bytes.
+/// The factors of a record. Records begin anywhere, so words are put together from bytes.
 template <Quantization kind>
-AXONN_DEVICE float record_factor(const std::uint8_t* record) {
+AXONN_DEVICE BlockFactors record_factors(const std::uint8_t* record) {
   if constexpr (is_of_ggml(kind)) {
-    return half_at(record);
+    return {half_at(record), has_least_values(kind) ? half_at(record + 2) : 0};
   } else {
     std::uint32_t bits = 0;
     for (int i = 0; i < 4; ++i) bits |= static_cast<std::uint32_t>(record[i]) << 8 * i;
-    return std::bit_cast<float>(bits);
+    return {std::bit_cast<float>(bits)};
   }
 }
 
@@ -82,7 +48,8 @@ AXONN_DEVICE float record_factor(const std::uint8_t* record) {
 template <Quantization kind>
 AXONN_DEVICE float record_value(const QuantizedForm& form, const std::uint8_t* record, int i) {
   if constexpr (has_large_blocks(kind)) return large_value<kind>(record, i);
-  return dequantized(kind, form.code(record + form.factor_bytes(), i), record_factor<kind>(record));
+  return dequantized(kind, form.code(record + form.factor_bytes(), i),
+                     record_factors<kind>(record));
 }
 
 /// Calls f with the kind as a std::integral_constant; not for Quantization::none.
@@ -96,20 +63,26 @@ void with_quantization(Quantization kind, auto f) {
   (std::make_index_sequence<kCodes.size()>{});
 }
 
+/// What to do instead of making blocks of a kind that is_only_read().
+inline constexpr const char* kMadeInsteadOfRead =
+    "take file, with a file that has them, or q3_k or another kind of GGUF";
+
 /// The values in a block of a matrix with rows of so many values.
 std::int64_t block_of(Quantization kind, std::int64_t cols);
 
 /// Writes the codes of the values of a block, of four bits where `kind` has such, and returns their
-/// factor as it is stored. Of q8_0, q4_0 and q5_0 both have the bits that the package gguf writes.
+/// factors as they are stored. Of q8_0 to q5_1 both have the bits that the package gguf writes.
 /// Throws UsageError for a value that is not finite, and for one that a factor in f16 cannot hold.
 /// Not for large blocks.
-float quantize_block(Quantization kind, std::span<const float> values, std::uint8_t* codes);
+BlockFactors quantize_block(Quantization kind, std::span<const float> values, std::uint8_t* codes);
 
-/// Values as codes, and the factor of each block.
+/// Values as codes, and the factors of each block.
 struct QuantizedValues {
   std::vector<std::uint8_t> codes;  ///< one a value; of int8 and q8_0 two's complement
   std::vector<float> factors;
+  std::vector<float> least;  ///< if has_least_values()
 
+  BlockFactors of_block(std::int64_t i) const { return {factors[i], least.empty() ? 0 : least[i]}; }
   float value(Quantization kind, std::int64_t i, std::int64_t block) const;
 };
 
@@ -178,19 +151,20 @@ struct HeadCodes {
     put(stored, factor);
     for (int i = 0; i < count; ++i)
       put(out[i],
-          dequantized(Quantization::q8_0, q8_0_code(get(values[i]) * inverse), get(stored)));
+          dequantized(Quantization::q8_0, q8_0_code(get(values[i]) * inverse), {get(stored)}));
   }
 };
 
-/// Writes codes, of at most a unit, and their factor as a record; the others are 0.
-void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes, float factor,
-                  std::byte* out);
+/// Writes codes, of at most a unit, and their factors as a record; the others are 0.
+void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes,
+                  const BlockFactors& factors, std::byte* out);
 
 /// The codes and factors of records, whose units are whole blocks; not large ones.
 void read_records(const QuantizedForm& form, std::span<const std::byte> records,
                   QuantizedValues& out);
 
-/// Quantizes values, of which each unit is a block, as records. Throws as quantize_block().
+/// Quantizes values, of which each unit is a block, as records. Throws as quantize_block(), and for
+/// a kind that is_only_read().
 void quantize_records(const QuantizedForm& form, std::span<const float> values,
                       std::span<std::byte> records);
 /// Writes the values of records from value `first` on.

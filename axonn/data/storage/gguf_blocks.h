@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "axonn/compute/tensor/dtype.h"
+
 namespace axonn {
 
 /// A type of tensors in GGUF files: blocks of values of a row.
@@ -16,6 +18,8 @@ struct GgufBlocks {
   std::int64_t bytes;     ///< of a block
   /// Makes the values of a block.
   void (*read)(const std::byte* block, float* values);
+  /// The kind whose records its blocks are; none: they are kept as values alone.
+  Quantization kind = Quantization::none;
 };
 
 /// The types that are read: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "axonn/compute/tensor/quantization.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/options/options.h"
 #include "axonn/network/model/families/family.h"
@@ -99,10 +100,16 @@ void validate_quantize(const ModelConfig& model) {
     refuse("[model] quantize_embeddings = true wants quantize, such as q8_0");
   if (model.quantize == Quantization::none) return;
   const std::string key = concat("[model] quantize = ", name_of(model.quantize));
-  if (model.quantize == Quantization::file && model.file_kinds.empty())
+  if (model.quantize == Quantization::file && model.file_kinds.empty()) {
+    std::string kinds;
+    for (const Quantization kind : kCodes)
+      if (is_of_ggml(kind)) kinds += concat(kinds.empty() ? "" : ", ", name_of(kind));
     refuse(key, ": ", model.path.empty() ? "the model" : model.path,
-           " is no GGUF file with blocks of q8_0, q4_0, q5_0 or q3_k to q6_k; take one of these "
-           "kinds");
+           " is no GGUF file with blocks of one of ", kinds, "; take one of these kinds");
+  }
+  if (is_only_read(model.quantize))
+    refuse(key, ": blocks of this kind are read from GGUF files, and not made; ",
+           kMadeInsteadOfRead);
   if (model.quantize == Quantization::file && model.lora.dora)
     refuse(key, ": with [lora] dora = true all matrices want the same kind, such as q4_0");
   if (const Architecture* const own = architecture_of(model.family))
@@ -337,8 +344,9 @@ void list_quantize(ModelConfig& model, OptionList& list) {
       "quantize", model.quantize, kQuantizations,
       {.help = "how the frozen matrices of the blocks are kept under adapters (QLoRA): nf4 and "
                "fp4 of bitsandbytes, q4_0 and q4_k of GGUF, 4.5 bits a weight; of GGUF also q3_k "
-               "of 3.4, q5_0 and q5_k of 5.5, q6_k of 6.6 and q8_0 of 8.5; int8, a factor for each "
-               "row, 8.5 bits; file: each matrix as the GGUF file at model.path has it, "
+               "of 3.4, q4_1 of 5, q5_0 and q5_k of 5.5, q5_1 of 6, q6_k of 6.6 and q8_0 of 8.5; "
+               "int8, a factor for each row, 8.5 bits; file: each matrix as the GGUF file at "
+               "model.path has it, also of q2_k, iq4_nl and iq4_xs, which are only read, and "
                "embeddings, too; none: in training.dtype",
        .also = "load_in_4bit load_in_8bit quantization bnb_4bit_quant_type quant_type"});
   list.add("quantize_embeddings", &model.quantize_embeddings,

@@ -52,6 +52,8 @@ class TensorValues {
     return std::ssize(bytes);
   }
 
+  /// The kind whose records its blocks are.
+  Quantization kind() const { return blocks_->kind; }
   GgufType type() const { return static_cast<GgufType>(blocks_->number); }
   /// Reads blocks from one on as the file has them.
   void read_blocks(std::int64_t first, std::span<std::byte> out) const {
@@ -63,18 +65,6 @@ class TensorValues {
   std::int64_t begin_ = 0;
   const GgufBlocks* blocks_ = nullptr;
 };
-
-/// The kind whose records are blocks of this type.
-Quantization quantization_of(GgufType type) {
-  constexpr std::pair<GgufType, Quantization> kSame[] = {
-      {GgufType::q8_0, Quantization::q8_0}, {GgufType::q4_0, Quantization::q4_0},
-      {GgufType::q5_0, Quantization::q5_0}, {GgufType::q3_k, Quantization::q3_k},
-      {GgufType::q4_k, Quantization::q4_k}, {GgufType::q5_k, Quantization::q5_k},
-      {GgufType::q6_k, Quantization::q6_k}};
-  const auto* const found =
-      std::ranges::find(kSame, type, &std::pair<GgufType, Quantization>::first);
-  return found == std::end(kSame) ? Quantization::none : found->second;
-}
 
 /// The type of floats of which this type's blocks are single ones.
 std::optional<StoredType> floats_of(GgufType type) {
@@ -143,7 +133,7 @@ class GgufSource final : public ParameterSource {
     return bytes;
   }
 
-  /// Blocks of Q8_0, Q4_0, Q5_0 and Q3_K to Q6_K are records of these kinds.
+  /// Of blocks that are records of a kind.
   Quantization stored_as(const std::string& parameter) const override {
     const auto found = rows_of_.find(parameter);
     if (found == rows_of_.end() || found->second.size() != 1) return Quantization::none;
@@ -194,9 +184,7 @@ class GgufSource final : public ParameterSource {
     }
     std::int64_t cols() const { return tensor_.parameter.cols; }
     /// The kind of the tensor's blocks, if they can be kept as they are.
-    Quantization kept_as() const {
-      return is_same() ? quantization_of(values_.type()) : Quantization::none;
-    }
+    Quantization kept_as() const { return is_same() ? values_.kind() : Quantization::none; }
     /// The type of its floats, if they can be taken as they are.
     std::optional<StoredType> floats() const {
       return is_same() ? floats_of(values_.type()) : std::nullopt;

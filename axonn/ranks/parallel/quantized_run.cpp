@@ -19,7 +19,8 @@ void QuantizedRun::write_record_of(const QuantizedForm& form, std::int64_t first
   if (has_large_blocks(kind))
     std::memcpy(out, records.data() + form.bytes(at), form.record_bytes());
   else
-    write_record(form, std::span(values.codes).subspan(at, count), values.factors[at / block], out);
+    write_record(form, std::span(values.codes).subspan(at, count), values.of_block(at / block),
+                 out);
 }
 
 float QuantizedRun::value(std::int64_t i) const {

@@ -62,11 +62,18 @@ void check_kept_form(LoadedModel& model, const KeptForm& form) {
 }
 
 void use_integer_products(LoadedModel& model, bool drafts) {
-  const Quantization kind = model.config().model.quantize;
-  if (kind != Quantization::file && !is_of_ggml(kind))
+  const ModelConfig& sizes = model.config().model;
+  const Quantization kind = sizes.quantize;
+  const auto has_any = [kinds = sizes.kept()](Quantization one) {
+    return has_integer_products(one) && kinds.any_as(one);
+  };
+  if (std::ranges::none_of(kCodes, has_any))
     refuse("--integer-products: weights are ",
-           kind == Quantization::none ? "values" : name_of(kind),
-           "; keep them as codes of GGUF, such as --quantize q4_0, or file");
+           kind == Quantization::none   ? "values"
+           : kind == Quantization::file ? "of other kinds"
+                                        : name_of(kind),
+           "; keep them as codes of GGUF but q4_1, q5_1, q2_k, iq4_nl and iq4_xs, such as ",
+           "--quantize q4_0, or file");
   if (drafts)
     refuse("--integer-products: a draft is verified by products of several rows, whose bits are ",
            "not those of one row; leave it or --drafts out");

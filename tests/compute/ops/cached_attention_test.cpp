@@ -336,7 +336,7 @@ TEST(KeptCodes, OfTheLastColumnsOfAHeadAreABlockOfTheirOwn) {
       for (std::int64_t i = 0; i < count; ++i)
         values[i] = static_cast<float>(heads(row / 2, row % 2 * D + last + i));
       f16 factor;
-      put(factor, quantize_block(Quantization::q8_0, values, codes.data()));
+      put(factor, quantize_block(Quantization::q8_0, values, codes.data()).factor);
       const std::int64_t at = last / 32 * HeadCodes::kRecordBytes;
       EXPECT_EQ(got(row, at) + 256 * got(row, at + 1), factor.bits);
       for (std::int64_t i = 0; i < count; ++i) EXPECT_EQ(got(row, at + 2 + i), codes[i]) << D;

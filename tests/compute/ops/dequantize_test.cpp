@@ -6,6 +6,7 @@
 #include "axonn/compute/tensor/quantization.h"
 
 #include "tests/compute/ops/harness.h"
+#include "tests/support/some_records.h"
 
 using namespace axonn;
 using reference::Matrix;
@@ -22,15 +23,14 @@ std::vector<std::int64_t> units_of(Quantization kind, std::int64_t most) {
   return all;
 }
 
-/// Random values as records, and what these stand for.
+/// Records of random values, and what they stand for.
 struct Records {
   Matrix values{1, kValues}, bytes;
 
   explicit Records(const QuantizedForm& form) : bytes(1, form.bytes(kValues)) {
     const Matrix random = random_values("w", 1, kValues, DType::f32);
     std::vector<float> floats(random.values.begin(), random.values.end());
-    std::vector<std::byte> all(form.bytes(kValues));
-    quantize_records(form, floats, all);
+    const std::vector<std::byte> all = testing_support::some_records(form, floats);
     for (std::size_t i = 0; i < all.size(); ++i) bytes.values[i] = std::to_integer<int>(all[i]);
     read_values(form, all, 0, floats);
     std::ranges::copy(floats, values.values.begin());
@@ -61,7 +61,7 @@ TEST(Dequantize, ReadsAllNumbersOfLargeBlocks) {  // scales of 0, below 0, and t
     std::vector<std::byte> all(random.size());
     std::ranges::transform(random, all.begin(), [](int byte) { return std::byte(byte); });
     for (std::int64_t at = 0; at < std::ssize(all); at += form.record_bytes())
-      for (const std::int64_t factor : {LargeBlock::of(kind).factor, LargeBlock::of(kind).least})
+      for (const std::int64_t factor : testing_support::factor_places(kind))
         all[at + factor + 1] &= std::byte{0xbf};  // no exponents of infinity
     Matrix bytes(1, std::ssize(all)), want(1, kValues);
     for (std::size_t i = 0; i < all.size(); ++i) bytes.values[i] = std::to_integer<int>(all[i]);

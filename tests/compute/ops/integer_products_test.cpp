@@ -11,6 +11,7 @@
 #include "axonn/foundation/base/host.h"
 
 #include "tests/compute/ops/harness.h"
+#include "tests/support/some_records.h"
 
 using namespace axonn;
 using reference::Matrix;
@@ -29,10 +30,8 @@ struct AnyCodes {
       : form(whole(kind)), bytes(form.bytes(N * K)), values(N * K) {
     const std::vector<std::int32_t> random = random_ids("bytes", std::ssize(bytes), 256);
     std::ranges::transform(random, bytes.begin(), [](int byte) { return std::byte(byte); });
-    const LargeBlock large = LargeBlock::of(kind);
-    const bool is_large = has_large_blocks(kind);
     for (std::int64_t at = 0; at < std::ssize(bytes); at += form.record_bytes())
-      for (const std::int64_t factor : {is_large ? large.factor : 0, is_large ? large.least : 0})
+      for (const std::int64_t factor : testing_support::factor_places(kind))
         bytes[at + factor + 1] &= std::byte{0xbf};  // no exponents of infinity
     read_values(form, bytes, 0, values);
   }
@@ -116,7 +115,7 @@ TEST(IntegerProducts, AreThoseOfTheOtherOperandInEightBits) {
   const auto backend = integer_backend(1);
   if (!backend) GTEST_SKIP() << "this backend has no products of integers";
   for (const Quantization kind : kCodes) {
-    if (!is_of_ggml(kind)) continue;
+    if (!has_integer_products(kind)) continue;
     const std::int64_t unit = QuantizedForm::most_unit(kind);
     for (const std::int64_t K : {unit, 3 * unit, 5 * unit, 8 * unit, 1024 + unit})
       for (const DType type : kModelTypes)
@@ -134,7 +133,7 @@ TEST(IntegerProducts, HaveBitsThatDependNeitherOnThreadsNorOnWhatIsInOtherRows) 
   const auto three = integer_backend(3);
   constexpr std::int64_t kCols = 300, kK = 1280, kRows = 20;
   for (const Quantization kind : kCodes) {
-    if (!is_of_ggml(kind)) continue;
+    if (!has_integer_products(kind)) continue;
     const AnyCodes b(kind, kCols, kK);
     const Operand a(random_values("a", kRows, kK, DType::bf16), DType::bf16), records = b.records();
     const auto same = [&](std::int64_t all, std::initializer_list<std::int64_t> counts) {
@@ -168,6 +167,7 @@ TEST(IntegerProducts, OfOtherCodesHaveTheBitsOfValues) {
   compare(whole(Quantization::q4_0), 4, false);
   compare({Quantization::q4_0, 16}, 1, true);
   compare(whole(Quantization::nf4), 1, true);
+  compare(whole(Quantization::q5_1), 1, true);
   ASSERT_TRUE(integers->set_batch_invariant(true));
   compare(whole(Quantization::q4_0), 3, true);
   ASSERT_TRUE(values->set_batch_invariant(true));

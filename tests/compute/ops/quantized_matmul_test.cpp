@@ -10,6 +10,7 @@
 #include "axonn/foundation/base/check.h"
 
 #include "tests/compute/ops/harness.h"
+#include "tests/support/some_records.h"
 
 using namespace axonn;
 using reference::Matrix;
@@ -39,8 +40,7 @@ struct CodedMatrix {
   static Matrix bytes_of_records(const QuantizedForm& form, std::int64_t N, std::int64_t K) {
     const Matrix values = random_values("w", N, K, DType::f32);
     const std::vector<float> floats(values.values.begin(), values.values.end());
-    std::vector<std::byte> bytes(form.bytes(N * K));
-    quantize_records(form, floats, bytes);
+    const std::vector<std::byte> bytes = testing_support::some_records(form, floats);
     Matrix all(1, std::ssize(bytes));
     for (std::size_t i = 0; i < bytes.size(); ++i) all.values[i] = std::to_integer<int>(bytes[i]);
     return all;

@@ -14,6 +14,8 @@
 
 #include "axonn/foundation/base/check.h"
 
+#include "tests/support/some_records.h"
+
 using namespace axonn;
 using testing::HasSubstr;
 
@@ -36,7 +38,7 @@ QuantizedValues quantized(Quantization kind, std::int64_t block, std::span<const
 std::string record_of(Quantization kind, const QuantizedValues& values) {
   const QuantizedForm form{kind, std::ssize(values.codes)};
   std::vector<std::byte> bytes(form.record_bytes());
-  write_record(form, values.codes, values.factors[0], bytes.data());
+  write_record(form, values.codes, values.of_block(0), bytes.data());
   std::string text;
   for (const std::byte byte : bytes)
     for (const unsigned digit :
@@ -135,20 +137,71 @@ TEST(Quantization, ABlockOfQ5HasTheBytesOfGguf) {  // recorded from the package 
   EXPECT_EQ(out.value(Quantization::q5_0, 5, 32), -0.01647949218750f);
 }
 
-TEST(Quantization, RecordsOfQ5HaveTheFifthBitsOfTheirOwnCodes) {
+TEST(Quantization, BlocksWithALeastValueHaveTheBytesOfGguf) {  // recorded from gguf 0.19
   const std::vector<float> values = example();
-  const QuantizedValues all = quantized(Quantization::q5_0, 32, std::span(values).first(32));
-  for (const std::int64_t unit : {2, 4, 8, 16, 32}) {
-    const QuantizedForm form{Quantization::q5_0, unit};
-    ASSERT_EQ(form.record_bytes(), 2 + (unit + 7) / 8 + unit / 2);
-    std::vector<std::byte> records(form.bytes(32), std::byte{255});
-    for (std::int64_t i = 0; i < 32 / unit; ++i)
-      write_record(form, std::span(all.codes).subspan(i * unit, unit), all.factors[0],
-                   records.data() + i * form.record_bytes());
-    std::vector<float> back(32);
-    read_values(form, records, 0, back);
-    for (int i = 0; i < 32; ++i)
-      EXPECT_EQ(back[i], all.value(Quantization::q5_0, i, 32)) << unit << ' ' << i;
+  const auto quantized_as = [&](Quantization kind) {
+    return quantized(kind, 32, std::span(values).first(32));
+  };
+  const QuantizedValues four = quantized_as(Quantization::q4_1),
+                        five = quantized_as(Quantization::q5_1);
+  EXPECT_EQ(record_of(Quantization::q4_1, four), "111fc0aa3175c90d4185c91e5296da1e63a7eb2f");
+  EXPECT_EQ(record_of(Quantization::q5_1, five),
+            "d71ac0aacccc646671fa820b831b941ca42db53eb64ec74f");
+  EXPECT_EQ(four.least[0], -0.052734375f);
+  EXPECT_EQ(four.value(Quantization::q4_1, 5, 32), -0.018230438232421875f);
+  EXPECT_EQ(five.value(Quantization::q5_1, 5, 32), -0.015996932983398438f);
+}
+
+TEST(Quantization, RecordsOfAPartHaveTheFactorsOfTheirBlockAndTheirOwnCodes) {
+  const std::vector<float> values = example();
+  for (const auto& [kind, factors, fifth] :
+       {std::tuple{Quantization::q5_0, 2, true}, std::tuple{Quantization::q4_1, 4, false},
+        std::tuple{Quantization::q5_1, 4, true}}) {
+    const QuantizedValues all = quantized(kind, 32, std::span(values).first(32));
+    for (const std::int64_t unit : {2, 4, 8, 16, 32}) {
+      const QuantizedForm form{kind, unit};
+      ASSERT_EQ(form.record_bytes(), factors + (fifth ? (unit + 7) / 8 : 0) + unit / 2);
+      std::vector<std::byte> records(form.bytes(32), std::byte{255});
+      for (std::int64_t i = 0; i < 32 / unit; ++i)
+        write_record(form, std::span(all.codes).subspan(i * unit, unit), all.of_block(0),
+                     records.data() + i * form.record_bytes());
+      std::vector<float> back(32);
+      read_values(form, records, 0, back);
+      for (int i = 0; i < 32; ++i)
+        EXPECT_EQ(back[i], all.value(kind, i, 32)) << name_of(kind) << ' ' << unit << ' ' << i;
+    }
+  }
+}
+
+TEST(Quantization, RecordsGiveBackTheCodesAndFactorsThatTheyWereMadeOf) {
+  const std::vector<float> values = example();
+  for (const Quantization kind : kCodes) {
+    if (has_large_blocks(kind) || is_only_read(kind)) continue;
+    const QuantizedForm form{kind, QuantizedForm::most_unit(kind)};
+    const QuantizedValues all = quantized(kind, form.unit, values);
+    std::vector<std::byte> records(form.bytes(64));
+    quantize_records(form, values, records);
+    QuantizedValues back;
+    read_records(form, records, back);
+    for (int i = 0; i < 64; ++i)
+      EXPECT_EQ(back.value(kind, i, form.unit), all.value(kind, i, form.unit)) << name_of(kind);
+    EXPECT_EQ(back.codes, all.codes) << name_of(kind);
+    EXPECT_EQ(back.least, all.least) << name_of(kind);
+  }
+}
+
+TEST(Quantization, AFactorOrALeastValueThatIsNotFiniteIsSeen) {
+  for (const Quantization kind : kCodes) {
+    if (!is_of_ggml(kind)) continue;
+    const QuantizedForm form{kind, QuantizedForm::most_unit(kind)};
+    const auto records = testing_support::some_records(form, std::vector<float>(512, 1.0f));
+    EXPECT_TRUE(has_finite_factors(form, records)) << name_of(kind);
+    for (const std::int64_t place : testing_support::factor_places(kind))
+      for (const int exponent : {0x7c, 0x7e, 0xfc}) {
+        std::vector<std::byte> damaged = records;
+        damaged[form.record_bytes() + place + 1] = std::byte(exponent);
+        EXPECT_FALSE(has_finite_factors(form, damaged)) << name_of(kind) << ' ' << place;
+      }
   }
 }
 
@@ -171,8 +224,9 @@ TEST(Quantization, RoundsAsTheStandardLibraryDoesBesideEveryTie) {
 
 TEST(Quantization, ABlockOfZerosStaysZero) {
   const std::vector<float> zeros(64);
-  for (const Quantization kind : {Quantization::nf4, Quantization::fp4, Quantization::int8,
-                                  Quantization::q8_0, Quantization::q4_0, Quantization::q5_0}) {
+  for (const Quantization kind :
+       {Quantization::nf4, Quantization::fp4, Quantization::int8, Quantization::q8_0,
+        Quantization::q4_0, Quantization::q5_0, Quantization::q4_1, Quantization::q5_1}) {
     const QuantizedValues out = quantized(kind, 32, zeros);
     EXPECT_THAT(out.factors, testing::Each(0));
     EXPECT_EQ(out.value(kind, 5, 32), 0);
@@ -198,15 +252,16 @@ TEST(Quantization, TheLastBlockMayBeShort) {
   EXPECT_EQ(out.value(Quantization::nf4, 69, 64), -0.5250730514526367f * 0.5f);
   const QuantizedForm form{Quantization::nf4, 8};
   std::vector<std::byte> record(form.record_bytes(), std::byte{255});
-  write_record(form, std::span(out.codes).subspan(65, 5), 0.5f, record.data());
+  write_record(form, std::span(out.codes).subspan(65, 5), {0.5f}, record.data());
   EXPECT_THAT(
       std::vector(record.begin() + 4, record.end()),
       testing::ElementsAre(std::byte{0x2f}, std::byte{0xf}, std::byte{0xf}, std::byte{0xf}));
 }
 
 TEST(Quantization, RefusesValuesWithoutACode) {
-  for (const Quantization kind : {Quantization::nf4, Quantization::fp4, Quantization::int8,
-                                  Quantization::q8_0, Quantization::q4_0, Quantization::q5_0})
+  for (const Quantization kind :
+       {Quantization::nf4, Quantization::fp4, Quantization::int8, Quantization::q8_0,
+        Quantization::q4_0, Quantization::q5_0, Quantization::q4_1, Quantization::q5_1})
     for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
       std::vector<float> values(32, 1.0f);
       values[30] = bad;
@@ -215,6 +270,12 @@ TEST(Quantization, RefusesValuesWithoutACode) {
     }
   EXPECT_THAT([] { quantized(Quantization::q8_0, 32, std::vector<float>(32, 1e8f)); },
               testing::ThrowsMessage<UsageError>(HasSubstr("q8_0 has no factor in f16")));
+  for (const float least : {-1e5f, 1e5f}) {  // in f16 no least value, although factors are small
+    std::vector<float> values(32, least);
+    values[3] += 100;
+    EXPECT_THAT([&] { quantized(Quantization::q5_1, 32, values); },
+                testing::ThrowsMessage<UsageError>(HasSubstr("q5_1 has no factor in f16")));
+  }
 }
 
 TEST(LargeBlocks, HoldValuesNearTheGivenOnesAndReadFromAnyOfThem) {
@@ -237,9 +298,62 @@ TEST(LargeBlocks, HoldValuesNearTheGivenOnesAndReadFromAnyOfThem) {
   }
 }
 
+TEST(Quantization, BlocksThatAreOnlyReadAreNotMade) {
+  int kinds = 0;
+  for (const Quantization kind : kCodes) {
+    if (!is_only_read(kind)) continue;
+    ++kinds;
+    const QuantizedForm form{kind, QuantizedForm::most_unit(kind)};
+    const std::vector<float> values(256, 1.0f);
+    std::vector<std::byte> records(form.bytes(256));
+    const auto refused = testing::ThrowsMessage<UsageError>(
+        testing::AllOf(HasSubstr("blocks of " + std::string(name_of(kind)) + " are read from GGUF"),
+                       HasSubstr("take file, with a file that has them, or q3_k")));
+    EXPECT_THAT([&] { quantize_records(form, values, records); }, refused);
+    EXPECT_THAT([&] { quantized(kind, form.unit, values); }, refused);
+  }
+  EXPECT_EQ(kinds, 3);
+}
+
+/// A record whose scales and codes are known, by the layouts of ggml.
+TEST(LargeBlocks, OfTwoBitsHaveAScaleAndALeastValueForEach16Values) {
+  const QuantizedForm form{Quantization::q2_k, 256};
+  ASSERT_EQ(form.record_bytes(), 84);
+  std::vector<std::byte> record(84);
+  record[81] = std::byte{0x3c};            // 1
+  record[83] = std::byte{0x38};            // 1/2
+  record[9] = std::byte{0x73};             // of values 144 to 159: scale 3, least value 7
+  record[16 + 32 + 16] = std::byte{0x08};  // of value 144 + 32 code 2
+  record[16 + 32 + 17] = std::byte{0x03};  // of value 145 code 3
+  std::vector<float> values(256);
+  read_values(form, record, 0, values);
+  EXPECT_EQ(values[144], -3.5f);
+  EXPECT_EQ(values[145], 9 - 3.5f);
+  EXPECT_EQ(values[160], 0);
+  record[11] = std::byte{0x02};
+  read_values(form, record, 0, values);
+  EXPECT_EQ(values[176], 4);
+}
+
+TEST(LargeBlocks, OfIq4XsHaveSixBitsOfAScaleForEach32ValuesOfATable) {
+  const QuantizedForm form{Quantization::iq4_xs, 256};
+  ASSERT_EQ(form.record_bytes(), 136);
+  std::vector<std::byte> record(136);
+  record[1] = std::byte{0x3c};
+  record[3] = std::byte{0x0c};               // upper bits of scale 5: 3
+  record[6] = std::byte{0x50};               // lower bits: 5, so the scale is 53 - 32
+  record[8 + 5 * 16 + 2] = std::byte{0xf9};  // of value 162 code 9, of value 178 code 15
+  std::vector<float> values(256);
+  read_values(form, record, 0, values);
+  EXPECT_EQ(values[162], 21 * 13);
+  EXPECT_EQ(values[178], 21 * 113);
+  EXPECT_EQ(values[163], 21 * -127);
+  EXPECT_EQ(values[0], -32 * -127);
+}
+
 TEST(LargeBlocks, RefuseValuesThatTheirFactorsDoNotHold) {
   for (const Quantization kind : kCodes) {
-    if (!has_large_blocks(kind)) continue;
+    if (!has_large_blocks(kind) || is_only_read(kind)) continue;
     const QuantizedForm form{kind, 256};
     std::vector<std::byte> records(form.bytes(512));
     std::vector<float> values(512, 1.0f);
@@ -251,9 +365,5 @@ TEST(LargeBlocks, RefuseValuesThatTheirFactorsDoNotHold) {
                 testing::ThrowsMessage<UsageError>(testing::AllOf(
                     HasSubstr("a weight is 1e+09"), HasSubstr(std::string(name_of(kind))),
                     HasSubstr("no factor in f16"))));
-    values[300] = 1;
-    quantize_records(form, values, records);
-    records[form.record_bytes() + LargeBlock::of(kind).least + 1] = std::byte{0xfc};
-    EXPECT_FALSE(has_finite_factors(form, records));
   }
 }

@@ -16,6 +16,7 @@
 #include "axonn/ranks/parallel/parameters.h"
 
 #include "tests/support/grids.h"
+#include "tests/support/some_records.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -46,17 +47,33 @@ float initial(const ParameterSpec& spec, std::int64_t i) {
   return static_cast<float>(spec.init_std * Random(kInitialSeed, spec.name).normal(i));
 }
 
-/// The values that the codes of the whole matrix stand for.
-std::vector<float> quantized_values(const ParameterSpec& spec, Quantization kind) {
+std::vector<float> initial_values(const ParameterSpec& spec) {
   std::vector<float> all(spec.layout.count());
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = initial(spec, static_cast<std::int64_t>(i));
+  return all;
+}
+
+/// Gives a group the codes of these values, or records of a kind that is only read.
+void fill(const Context& ctx, ParameterGroup& group, Quantization kind) {
+  if (!is_only_read(kind)) return group.initialise(ctx, kInitialSeed);
+  const QuantizedForm form{kind, QuantizedForm::most_unit(kind)};
+  group.quantize_values(
+      ctx, [](const ParameterSpec&, const Slice&, std::span<float>) { FAIL() << "reads values"; },
+      [&](const ParameterSpec& spec, std::int64_t first, std::span<std::byte> out) {
+        const auto all = some_records(form, initial_values(spec));
+        std::copy_n(all.begin() + first * form.record_bytes(), out.size(), out.begin());
+        return true;
+      });
+}
+
+/// The values that the codes of the whole matrix stand for.
+std::vector<float> quantized_values(const ParameterSpec& spec, Quantization kind) {
+  std::vector<float> all = initial_values(spec);
   QuantizedValues codes;
   const std::int64_t block = block_of(kind, spec.layout.cols);
-  if (has_large_blocks(kind)) {
+  if (has_large_blocks(kind) || is_only_read(kind)) {
     const QuantizedForm form{kind, block};
-    std::vector<std::byte> records(form.bytes(std::ssize(all)));
-    quantize_records(form, all, records);
-    read_values(form, records, 0, all);
+    read_values(form, some_records(form, all), 0, all);
     return all;
   }
   quantize(kind, block, all, codes);
@@ -98,7 +115,7 @@ TEST(QuantizedGroup, HasTheValuesOfTheQuantizedMatricesOnEveryGrid) {
       });
     for (const GridShape& shape : grids)
       on_ranks(shape, kind, [&](const Context& ctx, ParameterGroup& group) {
-        group.initialise(ctx, kInitialSeed);
+        fill(ctx, group, kind);
         for (int pass = 0; pass < 2; ++pass) {
           group.acquire(ctx);
           for (const auto& parameter : group.parameters()) {

@@ -59,6 +59,11 @@ TEST(PreparedRun, OfATrainingHasQuantizedWeightsUnderAdaptersAlone) {
                                                        HasSubstr("set [lora] rank, such as 16"))));
   config.model.lora.rank = 16;
   EXPECT_EQ(prepared(config)->model.quantize, Quantization::nf4);
+  config.model.quantize = Quantization::iq4_xs;
+  EXPECT_THAT([&] { prepared(config); },
+              ThrowsMessage<UsageError>(testing::AllOf(
+                  HasSubstr("[model] quantize = iq4_xs: blocks of this kind are read from GGUF"),
+                  HasSubstr("take file"))));
 }
 
 TEST(PreparedRun, AVariantWithAMissingValueIsRefused) {

@@ -215,7 +215,9 @@ TEST(ReadGguf, GivesTheValuesOfBlocks) {
   const std::string want = made(path / "run", path / "hf", ModelForm::hugging_face);
   for (const auto& [type, kind] : {std::pair{GgufType::q8_0, Quantization::q8_0},
                                    std::pair{GgufType::q4_0, Quantization::q4_0},
-                                   std::pair{GgufType::q5_0, Quantization::q5_0}}) {
+                                   std::pair{GgufType::q5_0, Quantization::q5_0},
+                                   std::pair{GgufType::q4_1, Quantization::q4_1},
+                                   std::pair{GgufType::q5_1, Quantization::q5_1}}) {
     const std::string part(name_of(type)),
         gguf = made(path / "run", path / (part + ".gguf"), ModelForm::gguf, type),
         got = made(gguf, path / part, ModelForm::hugging_face);

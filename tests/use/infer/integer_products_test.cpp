@@ -77,6 +77,9 @@ TEST(IntegerProducts, AreRefusedWhereTheyCannotBe) {
   with_model(with_codes(Quantization::nf4), [&](LoadedModel& model) {
     refused(model, {.integer_products = true}, "weights are nf4; keep them as codes of GGUF");
   });
+  with_model(with_codes(Quantization::q5_1), [&](LoadedModel& model) {
+    refused(model, {.integer_products = true}, "weights are q5_1; keep them as codes of GGUF but");
+  });
   with_model(with_codes(Quantization::q4_0), [&](LoadedModel& model) {
     refused(model, {.drafts = 3, .integer_products = true}, "leave it or --drafts out");
     EXPECT_THAT(

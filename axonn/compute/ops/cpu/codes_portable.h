@@ -39,9 +39,7 @@ namespace detail {
 }
 
 /// An f16 that lies anywhere.
-inline float from_f16(const std::uint8_t* bytes) {
-  return record_factor<Quantization::q8_0>(bytes);
-}
+inline float from_f16(const std::uint8_t* bytes) { return half_at(bytes); }
 
 }  // namespace detail
 

@@ -17,7 +17,7 @@ namespace axonn::cpu {
 template <Quantization kind>
 constexpr std::array<float, 16> kHalfByteValues = [] {
   std::array<float, 16> values{};
-  for (unsigned code = 0; code < 16; ++code) values[code] = dequantized(kind, code, 1);
+  for (unsigned code = 0; code < 16; ++code) values[code] = dequantized(kind, code, {1});
   return values;
 }();
 
@@ -33,13 +33,15 @@ template <Quantization kind>
 [[gnu::always_inline]] inline Registers::Register register_of(const QuantizedForm& form,
                                                               const std::uint8_t* record, int at) {
   const std::uint8_t* const codes = record + form.factor_bytes();
-  const float factor = is_of_ggml(kind) ? detail::from_f16(record) : record_factor<kind>(record);
+  const float factor =
+      is_of_ggml(kind) ? detail::from_f16(record) : record_factors<kind>(record).factor;
   if constexpr (QuantizedForm{kind}.half_bytes()) {
-    const Registers::Register x =
+    Registers::Register x =
         detail::from_half_bytes(codes + form.fifth_bytes() + at % (form.unit / 2),
                                 at >= form.unit / 2, kHalfByteValues<kind>);
-    if constexpr (kind == Quantization::q5_0)
-      return detail::plus_if_set(x, codes + at / 8, at % 8, 16) * factor;
+    if constexpr (QuantizedForm{kind}.fifth_bytes() > 0)
+      x = detail::plus_if_set(x, codes + at / 8, at % 8, 16);
+    if constexpr (has_least_values(kind)) return x * factor + detail::from_f16(record + 2);
     return x * factor;
   }
   const Registers::Register x = detail::from_bytes(codes + at) * factor;
@@ -86,7 +88,12 @@ class LargeRecord {
     const std::uint8_t* const bytes = record + kAt.scales;
     const float factor = detail::from_f16(record + kAt.factor);
     using Words = std::uint32_t __attribute__((vector_size(16)));
-    if constexpr (has_least_values(kind)) {
+    if constexpr (kind == Quantization::q2_k) {
+      Words all;
+      std::memcpy(&all, bytes, sizeof all);
+      set(scales_, all & 0x0f0f0f0f, factor);
+      set(least_, all >> 4 & 0x0f0f0f0f, detail::from_f16(record + kAt.least));
+    } else if constexpr (has_least_values(kind)) {
       // The 12 bytes of SixBits, as words behind the two factors: scales, then least values.
       Words all;
       std::memcpy(&all, record, sizeof all);
@@ -105,6 +112,20 @@ class LargeRecord {
                   six = (low & 0x0f0f0f0f) | (high & 0x03030303) << 4;
       set(scales_, six, factor, 32);
       set_least(4);
+    } else if constexpr (kind == Quantization::iq4_xs) {
+      // The bits of a scale are spread over bytes of their own.
+      const auto bits = [](std::uint64_t word, int step, std::uint64_t each) {
+        return (word | word << step) & each;
+      };
+      std::uint64_t low = 0, high = 0;
+      std::memcpy(&high, bytes, 2);
+      std::memcpy(&low, bytes + 2, 4);
+      low = bits(bits(bits(low, 16, 0x0000ffff0000ffff), 8, 0x00ff00ff00ff00ff), 4,
+                 0x0f0f0f0f0f0f0f0f);
+      high = bits(bits(bits(high, 24, 0x000000ff000000ff), 12, 0x000f000f000f000f), 6,
+                  0x0303030303030303);
+      const std::uint64_t six[2] = {low | high << 4, 0};
+      set(scales_, six, factor, 32);
     } else {
       Words all;
       std::memcpy(&all, bytes, sizeof all);
@@ -115,10 +136,12 @@ class LargeRecord {
 
   /// A register of values from value `at` on.
   [[gnu::always_inline]] Registers::Register get(int at) const {
-    const int part = at / kAt.part, least = has_least_values(kind) ? 8 + part : part;
-    return codes(at) * scales_[part] - least_[least];
+    const int part = at / kAt.part, first = has_least_values(kind) && kAt.part == 32 ? 8 : 0;
+    if constexpr (kind == Quantization::iq4_xs) return codes(at) * scales_[part];
+    return codes(at) * scales_[part] - least_[first + part];
   }
-  /// Of each part what its codes are multiplied by; with least values, these from number 8 on.
+  /// Of each part what its codes are multiplied by; with least values of 8 parts, these from number
+  /// 8 on.
   const float* scales() const { return scales_; }
   const float* least() const { return least_; }
 
@@ -129,6 +152,11 @@ class LargeRecord {
   [[gnu::always_inline]] Registers::Register codes(int at) const {
     const int half = at / 128, in = at % 128;
     const std::uint8_t *const low = record_ + kAt.low, *const high = record_ + kAt.high;
+    if constexpr (kind == Quantization::iq4_xs)
+      return detail::from_half_bytes(low + at / 32 * 16 + at % 16, at % 32 >= 16,
+                                     kHalfByteValues<Quantization::iq4_nl>);
+    if constexpr (kind == Quantization::q2_k)
+      return as_floats(bits_of(low + half * 32 + in % 32, 2, in / 32 * 2, 0));
     if constexpr (kind == Quantization::q3_k)
       return as_floats(bits_of(low + half * 32 + in % 32, 2, in / 32 * 2, 0) |
                        bits_of(high + at % 32, 1, at / 32, 2));
@@ -225,7 +253,7 @@ void dequantize(std::int64_t unit, const std::uint8_t* __restrict records, std::
   for (; count > 0; --count, records += form.record_bytes(), out += unit) {
     const std::uint8_t* const codes = records + form.factor_bytes();
     for (std::int64_t i = 0; i < unit; ++i)
-      put(out[i], dequantized(kind, form.code(codes, i), record_factor<kind>(records)));
+      put(out[i], dequantized(kind, form.code(codes, i), record_factors<kind>(records)));
   }
 }
 

@@ -18,9 +18,9 @@ AXONN_DEVICE void put_pair(T* out, const std::uint8_t* records, int unit, int pa
   if constexpr (has_large_blocks(kind))
     return put_two(out + at, record_value<kind>(form, record, in),
                    record_value<kind>(form, record, in + 1));
-  const float factor = record_factor<kind>(record);
-  put_two(out + at, dequantized(kind, form.code(codes, in), factor),
-          dequantized(kind, form.code(codes, in + 1), factor));
+  const BlockFactors factors = record_factors<kind>(record);
+  put_two(out + at, dequantized(kind, form.code(codes, in), factors),
+          dequantized(kind, form.code(codes, in + 1), factors));
 }
 
 /// Writes `count` values of records of `unit` values each.

@@ -37,7 +37,7 @@ constexpr TileForm form_of(Quantization kind) {
 }
 
 constexpr bool has_tiles(Quantization kind) {
-  return kHasIntegers && !kArm64 && is_of_ggml(kind) && most_additions(kind) > 0;
+  return kHasIntegers && !kArm64 && has_integer_products(kind) && most_additions(kind) > 0;
 }
 
 /// Codes of rows of b and what they are multiplied by. A register has those of as many rows as it

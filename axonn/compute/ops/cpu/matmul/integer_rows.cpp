@@ -22,7 +22,7 @@ namespace {
 constexpr std::int64_t kMostRows = kArm64 || Lanes::kRegisters == 1 ? 4 : 16, kTileRows = 4;
 
 /// Whether values are a scale times (code - a number), less at most a least value.
-constexpr bool is_even(Quantization kind) { return is_of_ggml(kind); }
+constexpr bool is_even(Quantization kind) { return has_integer_products(kind); }
 
 }  // namespace
 
