@@ -13,4 +13,8 @@ inline float from_f16(const std::uint8_t* bytes) {
   return half;
 }
 
+inline void four_f16(const std::uint8_t* first, int apart, float* out) {
+  for (int i = 0; i < 4; ++i) out[i] = from_f16(first + i * apart);
+}
+
 }  // namespace axonn::cpu::detail

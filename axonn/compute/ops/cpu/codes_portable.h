@@ -40,6 +40,10 @@ namespace detail {
 
 /// An f16 that lies anywhere.
 inline float from_f16(const std::uint8_t* bytes) { return half_at(bytes); }
+/// Four of them, so many bytes apart.
+inline void four_f16(const std::uint8_t* first, int apart, float* out) {
+  for (int i = 0; i < 4; ++i) out[i] = from_f16(first + i * apart);
+}
 
 }  // namespace detail
 

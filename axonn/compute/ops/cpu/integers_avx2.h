@@ -61,10 +61,6 @@ inline __m256i bytes_32(const std::uint8_t* bytes) {
                 set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit_of), bit_of);
   return codes | reinterpret_cast<Integers>(_mm256_and_si256(set, _mm256_set1_epi8(number)));
 }
-/// Register i of the f16 factors of two blocks, so many bytes apart, each for its half of a strip.
-[[gnu::always_inline]] inline Register half_factors(const std::uint8_t* first, int apart, int i) {
-  return from_f16(first + i * apart) - Register{};
-}
 /// Register i of numbers of which each is for so many codes, 16 or 32.
 template <int each>
 [[gnu::always_inline]] inline Register spread(const float* numbers, int i) {

@@ -53,14 +53,6 @@ constexpr __mmask8 kAll8 = 0xff, kUpper8 = 0xf0;
   return reinterpret_cast<Integers>(_mm512_mask_add_epi8(
       x, low | static_cast<std::uint64_t>(high) << 32, x, _mm512_set1_epi8(number)));
 }
-[[gnu::always_inline]] inline Register half_factors(const std::uint8_t* first, int apart, int) {
-  std::uint16_t low, high;
-  std::memcpy(&low, first, sizeof low);
-  std::memcpy(&high, first + apart, sizeof high);
-  return _mm512_maskz_cvtph_ps(
-      0xffff, _mm256_mask_set1_epi16(_mm256_set1_epi16(static_cast<short>(low)), 0xff00,
-                                     static_cast<short>(high)));
-}
 template <int each>
 [[gnu::always_inline]] inline Register spread(const float* numbers, int) {
   const __m512i two = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1),

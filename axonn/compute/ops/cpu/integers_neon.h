@@ -42,9 +42,6 @@ namespace detail {
                    more = vandq_u8(set, vdupq_n_u8(static_cast<std::uint8_t>(number)));
   return codes | reinterpret_cast<Integers>(more);
 }
-[[gnu::always_inline]] inline Register half_factors(const std::uint8_t* first, int apart, int i) {
-  return from_f16(first + i / 2 * apart) - Register{};
-}
 template <int each>
 [[gnu::always_inline]] inline Register spread(const float* numbers, int i) {
   return numbers[each == 32 ? i / 2 : i] - Register{};

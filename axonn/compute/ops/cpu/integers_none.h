@@ -21,7 +21,6 @@ Integers same_32(const std::uint8_t* bytes, int i);
 Integers blocks_of_32(const std::uint8_t* first, int apart, int i);
 Integers blocks_of_16(const std::uint8_t* first, int apart, int i);
 Integers plus_if_set(Integers codes, const std::uint8_t* first, int apart, int i, char number);
-Register half_factors(const std::uint8_t* first, int apart, int i);
 template <int each>
 Register spread(const float* numbers, int i);
 Register as_floats(Integers words);

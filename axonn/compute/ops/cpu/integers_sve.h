@@ -48,9 +48,6 @@ inline Integers from_bytes_of(svuint8_t x) { return svreinterpret_u64_u8(x); }
   const svbool_t set = svcmpne_n_u8(all, svand_u8_x(all, bytes, bit), 0);
   return codes | from_bytes_of(svdup_n_u8_z(set, static_cast<std::uint8_t>(number)));
 }
-[[gnu::always_inline]] inline Register half_factors(const std::uint8_t* first, int apart, int i) {
-  return from_f16(first + i * apart) - Register{};
-}
 template <int each>
 [[gnu::always_inline]] inline Register spread(const float* numbers, int i) {
   if constexpr (each == 32) return numbers[i] - Register{};

@@ -99,8 +99,9 @@ class Unpacking {
       if constexpr (has_least_values(kind))
         std::memcpy(numbers_[r] + kParts, strips.record.least() + kParts, kParts * sizeof(float));
     } else {
-      for (int part = 0; part < kParts; ++part)
-        to.scales[part * Panel::kEach + r] = detail::from_f16(records + part * Strips::kRecord);
+      float scales[kParts];
+      strips.scales(scales);
+      for (int part = 0; part < kParts; ++part) to.scales[part * Panel::kEach + r] = scales[part];
     }
   }
   /// Writes what all rows have given.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "axonn/compute/ops/cpu/dequantize.h"
 #include "axonn/compute/ops/cpu/integers.h"
@@ -38,8 +39,9 @@ constexpr int kFactorValues = 32;  ///< values with one factor in what codes are
 template <Quantization kind>
 struct CodeStrips {
   static constexpr QuantizedForm kForm{kind, QuantizedForm::most_unit(kind)};
-  static constexpr int kValues = 128, kRecord = static_cast<int>(kForm.record_bytes()),
-                       kBytes = kValues / 32 * kRecord;
+  static constexpr int kPart = 32, kValues = 4 * kPart,
+                       kRecord = static_cast<int>(kForm.record_bytes()),
+                       kBytes = kValues / kPart * kRecord;
   static constexpr int kOffset = kind == Quantization::q8_0   ? kSignedOffset
                                  : kind == Quantization::q5_0 ? 16
                                                               : 8;
@@ -55,15 +57,16 @@ struct CodeStrips {
       return detail::plus_if_set(low, first, kRecord, i, 16);
     return low;
   }
-  [[gnu::always_inline]] Registers::Register scales(int strip, int i) const {
-    return detail::half_factors(records + 2 * strip * kRecord, kRecord, i);
+  /// What codes are multiplied by, of each part.
+  [[gnu::always_inline]] void scales(float (&out)[kValues / kPart]) const {
+    detail::four_f16(records, kRecord, out);
   }
 };
 
 template <Quantization kind>
 requires(has_large_blocks(kind)) struct CodeStrips<kind> {
   static constexpr LargeBlock kAt = LargeBlock::of(kind);
-  static constexpr int kValues = LargeBlock::kValues;
+  static constexpr int kPart = kAt.part, kValues = LargeBlock::kValues;
   static constexpr int kBytes = static_cast<int>(QuantizedForm{kind, kValues}.record_bytes());
   static constexpr int kOffset = kind == Quantization::q6_k   ? 32
                                  : kind == Quantization::q3_k ? 4
@@ -88,8 +91,8 @@ requires(has_large_blocks(kind)) struct CodeStrips<kind> {
       return four | shared_bits(high, 1, 2 * strip, 1, i) << 4;
     return four;
   }
-  [[gnu::always_inline]] Registers::Register scales(int strip, int i) const {
-    return detail::spread<kAt.part>(record.scales() + strip * (kStrip / kAt.part), i);
+  [[gnu::always_inline]] void scales(float (&out)[kValues / kPart]) const {
+    std::memcpy(out, record.scales(), sizeof out);
   }
 };
 

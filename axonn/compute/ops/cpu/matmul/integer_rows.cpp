@@ -94,12 +94,19 @@ struct RowSums {
   template <Quantization kind>
   [[gnu::always_inline]] void add(const CodeStrips<kind>& b, const RoundedRow* a, std::int64_t k) {
     using Vector = Floats::Unaligned;
+    using Strips = CodeStrips<kind>;
+    constexpr int kPart = Strips::kPart, kParts = Strips::kValues / kPart;
+    alignas(64) float scales[kParts], by_part[kParts];
+    b.scales(scales);
+    const float* const of_row = a[0].factors + k / kFactorValues;
+    for (int i = 0; i < kParts; ++i)  // of one row with its factors
+      by_part[i] = Rows == 1 ? scales[i] * of_row[i * kPart / kFactorValues] : scales[i];
 #pragma GCC unroll 4
-    for (int strip = 0; strip < CodeStrips<kind>::kValues / kStrip; ++strip) {
+    for (int strip = 0; strip < Strips::kValues / kStrip; ++strip) {
       const std::int64_t at = k + strip * kStrip;
       Lanes::for_each([&](int i) __attribute__((always_inline)) {
         const Integers codes = b.codes(strip, i);
-        const Registers::Register scales = b.scales(strip, i);
+        const auto scale = detail::spread<kPart>(by_part + strip * (kStrip / kPart), i);
 #pragma GCC unroll 4
         for (int r = 0; r < Rows; ++r) {
           const Integers start = detail::integers_at(a[r].starts + at / 4 + i * Lanes::kEach),
@@ -107,8 +114,9 @@ struct RowSums {
                          words = kind == Quantization::q8_0
                                      ? detail::plus_signed_products(start, codes, others)
                                      : detail::plus_products(start, codes, others);
-          const auto factors = detail::spread<kFactorValues>(a[r].factors + at / kFactorValues, i);
-          parts[r][strip % 2].r[i] += detail::as_floats(words) * (scales * factors);
+          auto both = scale;
+          if (Rows > 1) both *= detail::spread<kFactorValues>(a[r].factors + at / kFactorValues, i);
+          parts[r][strip % 2].r[i] += detail::as_floats(words) * both;
         }
       });
     }
