@@ -444,6 +444,39 @@ struct TeamOf {
     });
   }
 
+  /// A thread has a part of the rows of a column.
+  __device__ void column_prefixes(rowwise::Matrix<std::int32_t> columns, std::int64_t rows,
+                                  int count, std::int32_t* totals) const {
+    constexpr int kColumns = 32, kMostThreads = 512, kTogether = 4;
+    AXONN_SHARED(sums, std::int32_t[kMostThreads]);
+    const int column = at.thread() % kColumns, part = at.thread() / kColumns,
+              parts = at.threads() / kColumns;
+    const auto all = static_cast<int>(rows), each = (all + parts - 1) / parts,
+               begin = part * each < all ? part * each : all,
+               end = begin + each < all ? begin + each : all;
+    const bool exists = column < count;
+    std::int32_t sum = 0;
+    if (exists)
+#pragma unroll 8
+      for (int r = begin; r < end; ++r) sum += columns.row(r)[column];
+    sums[at.thread()] = sum;
+    at.sync();
+    std::int32_t above = 0;
+    for (int p = 0; p < part; ++p) above += sums[p * kColumns + column];
+    if (!exists) return;
+    for (int r = begin; r < end; r += kTogether) {
+      std::int32_t kept[kTogether];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) kept[i] = r + i < end ? columns.row(r + i)[column] : 0;
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        if (r + i < end) columns.row(r + i)[column] = above;
+        above += kept[i];
+      }
+    }
+    if (part == parts - 1) totals[column] = above;
+  }
+
   __device__ void share(auto f) const { f(at.thread(), at.threads()); }
 
   __device__ void each(int count, auto f) const {
