@@ -282,8 +282,17 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                 cublasLtMatrixLayoutAttribute_t what,
                                                 const void* value, std::size_t bytes) {
   return set_attribute("cublasLtMatrixLayoutSetAttribute", layout, [&] {
-    return what == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT ? set(layout->count, value, bytes)
-                                                      : set(layout->batch_step, value, bytes);
+    switch (what) {
+      case CUBLASLT_MATRIX_LAYOUT_ROWS:
+        return set(layout->rows, value, bytes);
+      case CUBLASLT_MATRIX_LAYOUT_COLS:
+        return set(layout->cols, value, bytes);
+      case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+        return set(layout->count, value, bytes);
+      case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+        return set(layout->batch_step, value, bytes);
+    }
+    return CUBLAS_STATUS_INVALID_VALUE;
   });
 }
 

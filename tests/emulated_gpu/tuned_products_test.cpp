@@ -145,9 +145,11 @@ TEST_F(TunedProduct, OfExpertsAsksTheHeuristicOnceForEvery64Rows) {
                                         .b = out.row_range(0, rows),
                                         .a_transposed = true}});
   };
-  const std::int64_t before = asked();
+  const auto layouts = [] { return emulated_gpu::calls()["cublasLtMatrixLayoutCreate"]; };
+  const std::int64_t before = asked(), made = layouts();
   for (std::int64_t rows = 2; rows <= 200; ++rows) multiply(rows);  // one K cannot be split
   EXPECT_EQ(asked(), before + 2 * 4);
+  EXPECT_EQ(layouts(), made + std::int64_t{2} * 4 * 6) << "three to ask with, three to multiply";
   backend->device().compute().synchronize();
 }
 
