@@ -353,6 +353,7 @@ struct ParallelismConfig {
   double peak_tflops = 0;  ///< advertised peak of one rank's device; 0: unknown
   TransportKind transport = TransportKind::automatic;
   CollectivesKind collectives = CollectivesKind::automatic;  ///< changes no sum
+  std::int64_t collective_blocks = -1;                       ///< see CollectivePolicy::gpu_blocks
   bool verify_messages = false;                              ///< checksums, with transport mpi
   DType reduce_dtype = DType::f32;  ///< in which weight gradients are exchanged
   bool sequence_parallel = true;    ///< rows are also cut over x and y between products

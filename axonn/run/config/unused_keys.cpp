@@ -247,6 +247,8 @@ void add_unused_of_checkpoints(const CheckpointConfig& checkpoint, UnusedKeys& k
 void add_unused_of_device(DeviceKind device, UnusedKeys& keys) {
   keys.when(device == DeviceKind::cpu || device == DeviceKind::hip, {"training.attention"},
             "parallelism.device is not cuda");
+  keys.when(device == DeviceKind::cpu, {"parallelism.collective_blocks"},
+            "parallelism.device is cpu");
   keys.when(is_gpu(device),
             {"training.verify_state", "training.verify_products", "training.verify_operations",
              "training.verify_values"},
@@ -314,11 +316,12 @@ KeyReasons unused_keys(const Config& config) {
   keys.when(parallelism.context == 1, {"parallelism.context_layout", "parallelism.overlap_context"},
             "parallelism.context is 1");
   keys.when(!planned && grid.z == 1, {"parallelism.keep_weights"}, "parallelism.z is 1");
-  keys.when(!planned && grid.ranks() == 1,
-            {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
-             "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",
-             "parallelism.overlap_data", "parallelism.verify_messages"},
-            "there is only one rank");
+  keys.when(
+      !planned && grid.ranks() == 1,
+      {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
+       "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",
+       "parallelism.overlap_data", "parallelism.verify_messages", "parallelism.collective_blocks"},
+      "there is only one rank");
   return keys.found;
 }
 

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <functional>
 #include <span>
+#include <tuple>
 
 #include <gmock/gmock.h>
 
@@ -30,7 +31,7 @@ struct Opened : Communicator {
   using Communicator::start_on;
 };
 
-std::atomic<int> transposes = 0;
+std::atomic<int> transposes = 0, latest_blocks = 0;
 
 /// A link that runs collectives on a host group and is ready after some polls. It does not support
 /// send and recv, because it is ready only when the collective is done.
@@ -51,11 +52,12 @@ class HostLink final : public DeviceLink {
                     static_cast<const char*>(of.inp) + (row * of.columns + column) * of.bytes,
                     of.bytes);
   }
-  void begin_split(int color, int key) override {
+  void begin_split(const Split& split) override {
     begin();
-    EXPECT_EQ(key, group_->rank());
-    part_ = group_->split(color, "link");
-    if (color < 0) part_ = nullptr;
+    EXPECT_EQ(split.key, group_->rank());
+    part_ = group_->split(split.color, "link");
+    if (split.color < 0) part_ = nullptr;
+    latest_blocks = split.blocks;
   }
   std::shared_ptr<DeviceLink> take_split() override {
     if (!part_) return nullptr;
@@ -89,7 +91,7 @@ class LateLink final : public DeviceLink {
         {.run = [done = done_] { *done = true; }, .after = {}});
   }
   void enqueue(const Transpose&, Stream&) override {}
-  void begin_split(int, int) override {}
+  void begin_split(const Split&) override {}
   std::shared_ptr<DeviceLink> take_split() override { return nullptr; }
   bool ready() override { return true; }
   std::string trouble() override { return {}; }
@@ -137,6 +139,24 @@ TEST(LinkedCommunicator, RunsEveryCollectiveOfEveryGroupByItsLink) {
       check_many_in_flight(world, 10);
       check_split(world);
     });
+}
+
+TEST(LinkedCommunicator, GivesThePartsOfItsGroupTheBlocksOfTheirNames) {
+  run_linked(2, [](Communicator& world, GpuOfHostMemory&) {
+    for (const auto& [wanted, name, blocks] : {std::tuple(-1, "data", 8),
+                                               {-1, "same experts", 8},
+                                               {-1, "y", 16},
+                                               {-1, "context", 16},
+                                               {0, "data", 0},
+                                               {3, "y", 3}}) {
+      world.set_policy({.gpu_blocks = wanted});
+      latest_blocks = -1;
+      world.barrier("before");
+      const auto part = world.split(0, name);
+      EXPECT_EQ(latest_blocks, blocks) << name;
+      world.barrier("after");
+    }
+  });
 }
 
 TEST(LinkedCommunicator, WorksInTwoLevelsInsideTheHostsAndAcrossThem) {

@@ -80,7 +80,8 @@ class LinkedCommunicator final : public DeviceCommunicator {
     std::unique_ptr<Communicator> part = host().split(color, part_name);
     // A group of one rank needs no link, but the split is collective.
     std::shared_ptr<DeviceLink> link =
-        split_link(part->size() > 1 ? color : -1, rank(), concat("split ", part_name));
+        split_link({part->size() > 1 ? color : -1, rank(), policy().gpu_blocks_of(part_name)},
+                   concat("split ", part_name));
     return std::make_unique<LinkedCommunicator>(
         std::move(part_name), std::move(part), arena_,
         LinkSetup{std::move(link), made_of_.watchdog, made_of_.host_name});
@@ -138,8 +139,9 @@ class LinkedCommunicator final : public DeviceCommunicator {
       if (hosts.of(r) != r / ranks_on_host_) return;
     if (hosts.count() == 1 || ranks_on_host_ == 1 || size() % ranks_on_host_ != 0) return;
     shape_ = shape_of(hosts, size());
-    inside_ = begun(split_link(rank() / ranks_on_host_, rank(), "split inside the host"));
-    across_ = begun(split_link(rank() % ranks_on_host_, rank(), "split across hosts"));
+    const int blocks = policy().gpu_blocks_of(name());
+    inside_ = begun(split_link({rank() / ranks_on_host_, rank(), blocks}, "split inside the host"));
+    across_ = begun(split_link({rank() % ranks_on_host_, rank(), blocks}, "split across hosts"));
   }
 
   bool in_two_levels(const Call& call) const {
@@ -200,12 +202,12 @@ class LinkedCommunicator final : public DeviceCommunicator {
   }
 
   /// The link of a part of the group; null without one. It may not be ready yet.
-  std::shared_ptr<DeviceLink> split_link(int color, int key, const std::string& what) {
+  std::shared_ptr<DeviceLink> split_link(const DeviceLink::Split& split, const std::string& what) {
     if (!link_) return nullptr;
     const auto entry = watchdog_->begin(name(), call_text(what));
     {
       const auto lock = watchdog_->hold();
-      link_->begin_split(color, key);
+      link_->begin_split(split);
     }
     await(*link_);
     return link_->take_split();
