@@ -163,3 +163,21 @@ TEST_F(TunedProduct, OfExpertsAsksForItsRowsIfTheAlgorithmDoesNotComputeThem) {
   EXPECT_EQ(asked(), before + 3) << "for 64 rows, 30 and 31";
   backend->device().compute().synchronize();
 }
+
+TEST_F(TunedProduct, LeavesTheMultiprocessorsThatAreLent) {
+  const auto with = [](int multiprocessors) {
+    return emulated_gpu::products_by_multiprocessors()[multiprocessors];
+  };
+  const Matmul args = product();
+  const std::vector<float> want = result(args);
+  const std::int64_t of_all = with(0), of_three = with(3), of_one = with(1);
+  backend->device().lend(1);
+  EXPECT_EQ(result(args), want);
+  backend->device().lend(8);  // more than the four of an emulated GPU
+  EXPECT_EQ(result(args), want);
+  backend->device().lend(-9);
+  EXPECT_EQ(result(args), want);
+  EXPECT_EQ(with(3), of_three + 1);
+  EXPECT_EQ(with(1), of_one + 1);
+  EXPECT_EQ(with(0), of_all + 1);
+}

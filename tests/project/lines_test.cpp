@@ -10,8 +10,8 @@ namespace {
 
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
-    {"foundation", 5730}, {"compute", 26612}, {"ranks", 10314}, {"data", 32620}, {"network", 20790},
-    {"run", 17357},       {"use", 15250},     {"plan", 8400},   {"app", 14680}};
+    {"foundation", 5730}, {"compute", 26639}, {"ranks", 10344}, {"data", 32620}, {"network", 20790},
+    {"run", 17367},       {"use", 15250},     {"plan", 8400},   {"app", 14680}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {
   std::map<std::string, std::int64_t> lines;

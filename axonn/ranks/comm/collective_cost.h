@@ -82,6 +82,8 @@ struct CollectivePolicy {
   /// Blocks of a GPU that the collectives of a group have at most with NCCL, of which each takes a
   /// multiprocessor from operations beside it: 0: as the library chooses; negative: by the group.
   int gpu_blocks = 0;
+  /// Whether products are told that collectives in flight have these multiprocessors.
+  bool spares = false;
 
   /// gpu_blocks for the group of this name: if negative, 8 where collectives go on beside products
   /// (z, data, and the gradients of experts), 16 in other groups of a grid, 0 in the world.

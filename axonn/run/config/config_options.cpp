@@ -131,6 +131,10 @@ void list_transport(ParallelismConfig& parallelism, OptionList& list) {
                     "chooses; -1: 8 over z and data, 16 over other axes (RCCL: as it chooses)",
             .min = -1,
             .max = 64});
+  list.add("spare_multiprocessors", &parallelism.spare_multiprocessors,
+           {.help = "whether cuBLASLt chooses products that go on beside collectives of nccl for "
+                    "the multiprocessors that collective_blocks leaves, so that they need not wait "
+                    "for the others; their last bits may then differ from those without overlap"});
 }
 
 void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {

@@ -47,7 +47,8 @@ void refuse_lone_processes(const Communicator& world) {
 
 CollectivePolicy policy_of(const ParallelismConfig& config) {
   CollectivePolicy policy{.checksums = config.verify_messages,
-                          .gpu_blocks = static_cast<int>(config.collective_blocks)};
+                          .gpu_blocks = static_cast<int>(config.collective_blocks),
+                          .spares = config.spare_multiprocessors};
   // Nobody has reckoned how many blocks RCCL needs.
   if (policy.gpu_blocks < 0 && gpu_platform() && gpu_platform()->collectives != "NCCL")
     policy.gpu_blocks = 0;

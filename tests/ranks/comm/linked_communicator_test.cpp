@@ -3,6 +3,7 @@
 #include <functional>
 #include <span>
 #include <tuple>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -155,6 +156,28 @@ TEST(LinkedCommunicator, GivesThePartsOfItsGroupTheBlocksOfTheirNames) {
       const auto part = world.split(0, name);
       EXPECT_EQ(latest_blocks, blocks) << name;
       world.barrier("after");
+    }
+  });
+}
+
+TEST(LinkedCommunicator, TellsTheDeviceTheBlocksOfCollectivesInFlight) {
+  run_linked(2, [](Communicator& world, GpuOfHostMemory& gpu) {
+    for (const bool spares : {true, false}) {
+      world.set_policy({.gpu_blocks = -1, .spares = spares});
+      const auto z = world.split(0, "z"), x = world.split(0, "x");
+      std::vector<float> a(3), b(3), c(3);
+      Work first = z->all_reduce(buffer(std::span(a)), "a"),
+           second = z->all_reduce(buffer(std::span(b)), "b");
+      EXPECT_EQ(gpu.lent(), spares ? 8 : 0) << "one after another";
+      {
+        const Work third = x->all_reduce(buffer(std::span(c)), "c");
+        EXPECT_EQ(gpu.lent(), spares ? 8 + 16 : 0) << "at the same time";
+      }
+      first.wait();
+      EXPECT_EQ(gpu.lent(), spares ? 8 : 0);
+      second.wait();
+      second.wait();
+      EXPECT_EQ(gpu.lent(), 0);
     }
   });
 }

@@ -18,32 +18,57 @@ namespace {
 
 using Watchdog = std::shared_ptr<DeviceWatchdog>;
 
+/// The multiprocessors that the collectives of a group have while some are in flight: they run one
+/// after another.
+class Lent {
+ public:
+  explicit Lent(Device& device) : device_(device) {}
+  void begin(int blocks) {
+    if (works_++ == 0) device_.lend(blocks_ = blocks);
+  }
+  void end() {
+    if (--works_ == 0) device_.lend(-blocks_);
+  }
+
+ private:
+  Device& device_;
+  int works_ = 0, blocks_ = 0;
+};
+
 /// State of a collective on its group's stream.
 class LinkedWork final : public Work::State {
  public:
   using Span = std::optional<std::pair<Moment, Moment>>;
 
-  LinkedWork(Watchdog watchdog, Device& device, std::shared_ptr<const Event> finished,
-             std::unique_ptr<Scratch> memory, Span span)
-      : watchdog_(std::move(watchdog)),
-        device_(device),
-        finished_(std::move(finished)),
-        memory_(std::move(memory)),
-        span_(std::move(span)) {}
+  struct Held {
+    std::shared_ptr<const Event> finished;
+    std::unique_ptr<Scratch> memory;  // that the collective uses until then
+    Span span;
+    std::shared_ptr<Lent> lent;  // null when it is given back
+  };
+
+  LinkedWork(Watchdog watchdog, Device& device, Held held)
+      : watchdog_(std::move(watchdog)), device_(device), held_(std::move(held)) {}
+  LinkedWork(const LinkedWork&) = delete;
+  LinkedWork& operator=(const LinkedWork&) = delete;
+  ~LinkedWork() override { give_back(); }
   void wait() override {
+    give_back();
     watchdog_->check();
-    device_.compute().wait(*finished_);
+    device_.compute().wait(*held_.finished);
   }
-  bool done() override { return finished_->done(); }
+  bool done() override { return held_.finished->done(); }
   Moment moment() override { return device_.moment(device_.compute()); }
-  Span span() override { return span_; }
+  Span span() override { return held_.span; }
 
  private:
+  void give_back() {
+    if (const auto lent = std::exchange(held_.lent, nullptr)) lent->end();
+  }
+
   Watchdog watchdog_;
   Device& device_;
-  std::shared_ptr<const Event> finished_;
-  std::unique_ptr<Scratch> memory_;  // that the collective uses until then
-  Span span_;
+  Held held_;
 };
 
 class LinkedCommunicator final : public DeviceCommunicator {
@@ -117,8 +142,10 @@ class LinkedCommunicator final : public DeviceCommunicator {
     std::shared_ptr<const Event> finished = stream_->record();
     // A captured collective does not run yet, and its events must not be queried.
     if (!device().capturing()) entry.on_device(std::move(ready), finished);
-    return std::make_shared<LinkedWork>(made_of_.watchdog, device(), std::move(finished),
-                                        std::move(memory), std::move(span));
+    lent_->begin(policy().spares ? policy().gpu_blocks_of(name()) : 0);
+    return std::make_shared<LinkedWork>(
+        made_of_.watchdog, device(),
+        LinkedWork::Held{std::move(finished), std::move(memory), std::move(span), lent_});
   }
 
   void policy_changed() override {
@@ -242,6 +269,7 @@ class LinkedCommunicator final : public DeviceCommunicator {
   DeviceWatchdog* watchdog_;
   Arena& arena_;
   std::unique_ptr<Stream> stream_;
+  std::shared_ptr<Lent> lent_ = std::make_shared<Lent>(device());
   std::shared_ptr<DeviceLink> link_;
   std::shared_ptr<DeviceLink> inside_, across_;  // null unless the group can work in two levels
   int ranks_on_host_ = 1;

@@ -111,6 +111,8 @@ namespace axonn::cuda {
 
 inline constexpr const char* kBlasName = "hipBLASLt";
 
+inline constexpr std::optional<hipblasLtMatmulDescAttributes_t> kMultiprocessorTarget = {};
+
 /// "0.10.0": the version of the header, because the library tells its own only if there is a GPU.
 inline std::string blas_version() {
   return concat(HIPBLASLT_VERSION_MAJOR, '.', HIPBLASLT_VERSION_MINOR, '.',

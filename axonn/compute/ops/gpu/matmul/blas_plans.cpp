@@ -56,6 +56,7 @@ struct Key {
   std::int64_t count = 1;
   Side out, a, b;
   Side beside = {};  // the auxiliary matrix of the epilogue
+  int multiprocessors = 0;
   auto operator<=>(const Key&) const = default;
 };
 
@@ -69,7 +70,8 @@ Key key_of(const BatchedMatmul& args) {
           side(one.out, args.out_step),
           side(one.a, args.a_step),
           side(one.b, args.b_step),
-          side(auxiliary_of(one), 0)};
+          side(auxiliary_of(one), 0),
+          kMultiprocessorTarget ? args.multiprocessors : 0};
 }
 
 /// cuBLASLt's layout of a row-major matrix of `rows` rows and `cols` columns: its transpose.
@@ -147,6 +149,7 @@ Operation operation_of(const Key& key) {
   set(CUBLASLT_MATMUL_DESC_TRANSA, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(shape));
+  if (key.multiprocessors > 0) set(*kMultiprocessorTarget, std::int32_t{key.multiprocessors});
   // The heuristic needs an address for its alignment; each product sets the real one.
   const auto some_address = [](std::uint32_t alignment) {
     return reinterpret_cast<const void*>(std::uintptr_t{alignment});
