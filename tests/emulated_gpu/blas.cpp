@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string_view>
@@ -30,6 +31,8 @@ std::set<const void*>& living() {
   static std::set<const void*> all;
   return all;
 }
+
+std::map<int, std::int64_t> targets;  // products by the multiprocessors that they are to use
 
 template <typename T>
 cublasStatus_t create(const char* function, T** object, const T& value) {
@@ -259,6 +262,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
         return set(operation->aux, value, bytes);
       case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
         return set(operation->aux_step, value, bytes);
+      case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
+        return set(operation->multiprocessors, value, bytes);
     }
     return CUBLAS_STATUS_INVALID_VALUE;
   });
@@ -282,8 +287,17 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                 cublasLtMatrixLayoutAttribute_t what,
                                                 const void* value, std::size_t bytes) {
   return set_attribute("cublasLtMatrixLayoutSetAttribute", layout, [&] {
-    return what == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT ? set(layout->count, value, bytes)
-                                                      : set(layout->batch_step, value, bytes);
+    switch (what) {
+      case CUBLASLT_MATRIX_LAYOUT_ROWS:
+        return set(layout->rows, value, bytes);
+      case CUBLASLT_MATRIX_LAYOUT_COLS:
+        return set(layout->cols, value, bytes);
+      case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+        return set(layout->count, value, bytes);
+      case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+        return set(layout->batch_step, value, bytes);
+    }
+    return CUBLAS_STATUS_INVALID_VALUE;
   });
 }
 
@@ -320,6 +334,11 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 /// Documented: invalid if a pointer is null, the workspace not aligned to 16 bytes or less than
 /// the algorithm needs, or the algorithm is not one for these descriptors. A null algorithm, which
 /// makes the library ask its heuristic, is not emulated.
+std::map<int, std::int64_t> emulated_gpu::products_by_multiprocessors() {
+  const Locked locked;
+  return targets;
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                               const void* alpha, const void* a, cublasLtMatrixLayout_t a_layout,
                               const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,
@@ -344,6 +363,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
 
   const Problem p{*operation, *a_layout, *b_layout, *c_layout, *d_layout};
   if (const auto status = check_problem(p); status != CUBLAS_STATUS_SUCCESS) return status;
+  ++targets[operation->multiprocessors];
   const auto algorithm = std::bit_cast<Algorithm>(*algo);
   if (check_algorithm(p, algorithm) != CUBLAS_STATUS_SUCCESS) return CUBLAS_STATUS_INVALID_VALUE;
   if (is_set(p.has_epilogue() ? "AXONN_EMULATED_EPILOGUES" : "AXONN_EMULATED_BIAS", "refused") &&

@@ -21,6 +21,7 @@ struct cublasLtMatmulDescOpaque_t {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   std::int32_t bias_type = -1;  // that of D
   std::int64_t aux_step = 0;
+  std::int32_t multiprocessors = 0;  // that it is to use; 0: all
   void* bias = nullptr;
   void* aux = nullptr;
 };

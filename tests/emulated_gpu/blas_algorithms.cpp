@@ -42,8 +42,9 @@ std::uint64_t hash_of(const Problem& p) {
   const auto add = [&](std::int64_t value) {
     sum = (sum ^ static_cast<std::uint64_t>(value)) * 0x100000001b3 + 1;
   };
-  for (const std::int64_t value : {std::int64_t{o.a}, std::int64_t{o.b}, std::int64_t{o.epilogue},
-                                   std::int64_t{o.bias_type}, o.aux_step})
+  for (const std::int64_t value :
+       {std::int64_t{o.a}, std::int64_t{o.b}, std::int64_t{o.epilogue}, std::int64_t{o.bias_type},
+        o.aux_step, std::int64_t{o.multiprocessors}})
     add(value);
   for (const Layout& layout : {p.a, p.b, p.c, p.d})
     for (const std::int64_t value : {std::int64_t{layout.type}, layout.rows, layout.cols,

@@ -10,6 +10,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/moment.h"
 #include "axonn/foundation/base/trace.h"
+#include "axonn/ranks/comm/collective_cost.h"
 #include "axonn/ranks/comm/device/nccl.h"
 #include "axonn/ranks/comm/threads/threads.h"
 
@@ -117,5 +118,25 @@ TEST(CudaDevice, CountsWaitsForCollectivesByTheTimeThatItStandsStill) {
     EXPECT_THAT(names, testing::ElementsAre("all_reduce sum", "all_reduce sum"));
     world->set_trace(nullptr);
     host.barrier("end");
+  });
+}
+
+TEST(NcclGroups, HaveAtMostTheBlocksOfTheirPolicy) {
+  run_ranks(2, [](Communicator& host) {
+    const auto device = make_cuda_device(host.rank());
+    Arena arena(*device);
+    const auto blocks_of = [&](int wanted, const char* name) {
+      host.set_policy({.gpu_blocks = wanted});
+      const auto world = make_nccl(host, arena, 60);
+      const auto part = world->split(0, name);
+      const int blocks = emulated_gpu::latest_nccl_blocks();
+      world->barrier("seen");
+      return blocks;
+    };
+    EXPECT_EQ(blocks_of(-1, "z"), 8);
+    EXPECT_EQ(blocks_of(-1, "data"), 8);
+    EXPECT_EQ(blocks_of(-1, "x"), 16);
+    EXPECT_EQ(blocks_of(0, "z"), 0) << "as NCCL chooses";
+    EXPECT_EQ(blocks_of(5, "z"), 5);
   });
 }

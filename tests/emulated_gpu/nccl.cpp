@@ -181,13 +181,23 @@ ncclResult_t call_on(ncclComm* comm, const NcclCall& call, cudaStream_t stream,
   return added != ncclSuccess || grouped.depth > 0 ? added : end_group();
 }
 
+int latest_blocks = 0;
+
 bool blocks(const ncclConfig_t* config, bool otherwise) {
   if (!config) return otherwise;
   if (config->magic != 0xcafebeef) violation("NCCL: a config without NCCL_CONFIG_INITIALIZER");
+  const bool limited = config->maxCTAs != NCCL_CONFIG_UNDEF_INT;
+  if (limited && config->maxCTAs < 1) violation("NCCL: maxCTAs is below 1");
+  latest_blocks = limited ? config->maxCTAs : 0;
   return config->blocking != 0;  // undefined: blocking
 }
 
 }  // namespace
+
+int emulated_gpu::latest_nccl_blocks() {
+  const Locked locked;
+  return latest_blocks;
+}
 
 ncclResult_t emulated_gpu::nccl::failed(ncclResult_t result, const std::string& text) {
   last_error = text;

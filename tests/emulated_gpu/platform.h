@@ -97,6 +97,12 @@ bool forget_failures();
 /// How often each function was called.
 std::map<std::string, std::int64_t> calls();
 
+/// maxCTAs of NCCL's latest communicator that was made with a config; 0: it was not set.
+int latest_nccl_blocks();
+
+/// How many products were to use so many multiprocessors of a GPU; 0: all.
+std::map<int, std::int64_t> products_by_multiprocessors();
+
 /// Keeps an error, if it is one, for cudaGetLastError(), and returns it. For functions of CUDA's
 /// runtime.
 cudaError_t returned(cudaError_t error);

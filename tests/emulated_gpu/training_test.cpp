@@ -201,6 +201,33 @@ TEST(TrainingOnGpusDeathTest, NcclBetweenThreadsDeadlocksIfTheyDo) {
   EXPECT_DEATH(train(), "deadlock: cuda[A-Za-z]+ waits for(.|\n)*nccl");
 }
 
+TEST(TrainingOnGpus, ProductsBesideCollectivesLeaveTheirMultiprocessors) {
+  std::int64_t all = 0, beside = 0;  // products
+  const auto losses = [&](const GridShape& grid, bool spare) {
+    Config config = on_gpus(on_grid(small_config(), grid), TransportKind::nccl);
+    config.parallelism.spare_multiprocessors = spare;
+    config.parallelism.collective_blocks = 1;  // of the 4 multiprocessors of an emulated GPU
+    const auto before = emulated_gpu::products_by_multiprocessors();
+    const auto got = losses_of(config);
+    all = beside = 0;
+    for (const auto& [target, count] : emulated_gpu::products_by_multiprocessors()) {
+      const std::int64_t here = count - (before.contains(target) ? before.at(target) : 0);
+      all += here;
+      if (target > 0) beside += here;
+    }
+    return got;
+  };
+  for (const GridShape& grid : {GridShape{.z = 2}, GridShape{.x = 2}, GridShape{.x = 2, .z = 2}}) {
+    const auto want = losses(grid, false);
+    EXPECT_EQ(beside, 0);
+    EXPECT_EQ(losses(grid, true), want);
+    EXPECT_GT(beside, 0);
+    EXPECT_LT(beside, all);
+    RecordProperty("products_x" + std::to_string(grid.x) + "_z" + std::to_string(grid.z),
+                   std::to_string(beside) + " of " + std::to_string(all));
+  }
+}
+
 TEST(TrainingOnGpus, AllocatesNothingAfterTheSecondStep) {
   const auto allocations = [](TransportKind transport, DType dtype, std::int64_t steps) {
     Config config = on_gpus(on_grid(small_config(), {.z = 2}), transport);

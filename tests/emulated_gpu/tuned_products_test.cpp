@@ -145,9 +145,11 @@ TEST_F(TunedProduct, OfExpertsAsksTheHeuristicOnceForEvery64Rows) {
                                         .b = out.row_range(0, rows),
                                         .a_transposed = true}});
   };
-  const std::int64_t before = asked();
+  const auto layouts = [] { return emulated_gpu::calls()["cublasLtMatrixLayoutCreate"]; };
+  const std::int64_t before = asked(), made = layouts();
   for (std::int64_t rows = 2; rows <= 200; ++rows) multiply(rows);  // one K cannot be split
   EXPECT_EQ(asked(), before + 2 * 4);
+  EXPECT_EQ(layouts(), made + std::int64_t{2} * 4 * 6) << "three to ask with, three to multiply";
   backend->device().compute().synchronize();
 }
 
@@ -160,4 +162,22 @@ TEST_F(TunedProduct, OfExpertsAsksForItsRowsIfTheAlgorithmDoesNotComputeThem) {
         std::vector{Matmul{.out = out.row_range(0, rows), .a = a.row_range(0, rows), .b = b}});
   EXPECT_EQ(asked(), before + 3) << "for 64 rows, 30 and 31";
   backend->device().compute().synchronize();
+}
+
+TEST_F(TunedProduct, LeavesTheMultiprocessorsThatAreLent) {
+  const auto with = [](int multiprocessors) {
+    return emulated_gpu::products_by_multiprocessors()[multiprocessors];
+  };
+  const Matmul args = product();
+  const std::vector<float> want = result(args);
+  const std::int64_t of_all = with(0), of_three = with(3), of_one = with(1);
+  backend->device().lend(1);
+  EXPECT_EQ(result(args), want);
+  backend->device().lend(8);  // more than the four of an emulated GPU
+  EXPECT_EQ(result(args), want);
+  backend->device().lend(-9);
+  EXPECT_EQ(result(args), want);
+  EXPECT_EQ(with(3), of_three + 1);
+  EXPECT_EQ(with(1), of_one + 1);
+  EXPECT_EQ(with(0), of_all + 1);
 }

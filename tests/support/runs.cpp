@@ -11,9 +11,11 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/options/options.h"
 #include "axonn/plan/measure/compare.h"
+#include "axonn/ranks/comm/collective_cost.h"
 #include "axonn/ranks/comm/threads/threads.h"
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/config/stored_config.h"
+#include "axonn/run/load/launch.h"
 #include "axonn/run/optim/factors.h"
 
 namespace axonn::testing_support {
@@ -52,8 +54,10 @@ Config without_overlap(Config config) {
 TrainEnd train_on_threads(const Config& given, const TrainOptions& options) {
   const PreparedRun run = prepared(given);
   std::vector<TrainEnd> ends(run->parallelism.grid().ranks());
-  run_ranks(static_cast<int>(ends.size()),
-            [&](Communicator& world) { ends[world.rank()] = train(run, world, options); });
+  run_ranks(static_cast<int>(ends.size()), [&](Communicator& world) {
+    world.set_policy(policy_of(run->parallelism));
+    ends[world.rank()] = train(run, world, options);
+  });
   EXPECT_EQ(std::ranges::count(ends, ends.front()), std::ssize(ends))
       << "ranks returned different values";
   return ends.front();

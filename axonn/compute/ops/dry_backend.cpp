@@ -37,6 +37,7 @@ struct DryLaunch {
   Scratch& scratch;
 
   void rows(const rowwise::RowWork&, const auto&) const {}
+  void heads(const rowwise::HeadWork&, const auto&) const {}
   void tiles(std::int64_t, std::int64_t, const auto&) const {}
   template <typename Sum>
   void reduce(std::int64_t rows, std::int64_t cols, Sum*, const auto&, const auto&) const {

@@ -173,6 +173,12 @@ class Device {
   /// not wait. While the device captures it has no meaning, and is always the same.
   virtual Moment moment(Stream& stream);
 
+  /// So many more of a GPU's multiprocessors are in use beside the operations that follow on the
+  /// compute stream, by collectives in flight; less if `count` is negative.
+  void lend(int count) { lent_ += count; }
+  /// How many are in use so now.
+  int lent() const { return lent_; }
+
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
   virtual void fill_zero(void* to, std::int64_t bytes) = 0;
   /// Waits for the stream; when it returns, `host` holds the values.
@@ -203,6 +209,9 @@ class Device {
   /// So many bytes go between memory and a file (Arena::offload). Does nothing where a system moves
   /// them by itself; a dry device adds it to its recording. What is written is not waited for.
   virtual Work transfer(FileTransfer, std::int64_t /*bytes*/) { return {}; }
+
+ private:
+  int lent_ = 0;
 };
 
 /// The CPU: memory from the operating system, streams that are always idle.

@@ -152,6 +152,13 @@ CollectiveMethod fastest_method(const CollectiveSize& of, const HostShape& shape
   return best;
 }
 
+int CollectivePolicy::gpu_blocks_of(std::string_view group) const {
+  if (gpu_blocks >= 0) return gpu_blocks;
+  constexpr int kBeside = 8, kWaitedFor = 16;  // their bytes take less time than products, or not
+  if (group == "world") return 0;
+  return group == "z" || group == "data" || group == "same experts" ? kBeside : kWaitedFor;
+}
+
 CollectiveMethod CollectivePolicy::choose(const CollectiveSize& of, const HostShape& shape,
                                           const CollectiveRates& usual) const {
   CollectiveRates used = rates.value_or(usual);

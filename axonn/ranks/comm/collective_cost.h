@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "axonn/ranks/comm/communicator.h"
 #include "axonn/ranks/comm/hosts.h"
@@ -77,6 +78,16 @@ struct CollectivePolicy {
   std::optional<CollectiveRates> rates = {};
   /// Whether messages have checksums, where ranks exchange data by MPI.
   bool checksums = false;
+
+  /// Blocks of a GPU that the collectives of a group have at most with NCCL, of which each takes a
+  /// multiprocessor from operations beside it: 0: as the library chooses; negative: by the group.
+  int gpu_blocks = 0;
+  /// Whether products are told that collectives in flight have these multiprocessors.
+  bool spares = false;
+
+  /// gpu_blocks for the group of this name: if negative, 8 where collectives go on beside products
+  /// (z, data, and the gradients of experts), 16 in other groups of a grid, 0 in the world.
+  int gpu_blocks_of(std::string_view group) const;
 
   /// `usual`: the transport's rates if those of the machine are unknown.
   CollectiveMethod choose(const CollectiveSize& of, const HostShape& shape,

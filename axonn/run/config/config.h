@@ -353,10 +353,12 @@ struct ParallelismConfig {
   double peak_tflops = 0;  ///< advertised peak of one rank's device; 0: unknown
   TransportKind transport = TransportKind::automatic;
   CollectivesKind collectives = CollectivesKind::automatic;  ///< changes no sum
-  bool verify_messages = false;                              ///< checksums, with transport mpi
-  DType reduce_dtype = DType::f32;  ///< in which weight gradients are exchanged
-  bool sequence_parallel = true;    ///< rows are also cut over x and y between products
-  int chunks = 1;                   ///< pieces of a micro-batch that overlap one another
+  std::int64_t collective_blocks = -1;                       ///< see CollectivePolicy::gpu_blocks
+  bool spare_multiprocessors = false;  ///< products beside collectives leave theirs
+  bool verify_messages = false;        ///< checksums, with transport mpi
+  DType reduce_dtype = DType::f32;     ///< in which weight gradients are exchanged
+  bool sequence_parallel = true;       ///< rows are also cut over x and y between products
+  int chunks = 1;                      ///< pieces of a micro-batch that overlap one another
   KeepWeights keep_weights = KeepWeights::none;
   Overlap overlap = {};          ///< keys: overlap_input_gradients, overlap_data ...
   double timeout_seconds = 600;  ///< a collective may hang before the run ends

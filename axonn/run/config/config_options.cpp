@@ -112,6 +112,31 @@ void list_overlap(ParallelismConfig& parallelism, OptionList& list) {
                     "backward, and its new weights gathered during the next forward"});
 }
 
+void list_transport(ParallelismConfig& parallelism, OptionList& list) {
+  list.add(
+      "transport", parallelism.transport, kTransportKinds,
+      {.help = "how ranks exchange data; auto: mpi under a launcher, with nccl for GPU memory if "
+               "every rank has its own GPU, otherwise threads of one process; threads copy "
+               "from GPU to GPU, mpi copies through host memory",
+       .also = "backend distributed_backend"});
+  list.add("collectives", parallelism.collectives, kCollectivesKinds,
+           {.help = "how all-gathers, reduce-scatters and all-reduces of several hosts exchange "
+                    "data with mpi and nccl: flat, between all ranks; two-level, inside the hosts "
+                    "and across them, so that less leaves a host; auto: what takes less time "
+                    "according to parallelism.machine, or on links of 10 Gbit/s; with mpi each "
+                    "gives the same sums"});
+  list.add("collective_blocks", &parallelism.collective_blocks,
+           {.help = "blocks of a GPU that the collectives of a group have at most with nccl, each "
+                    "of which takes a multiprocessor from operations beside it; 0: as NCCL "
+                    "chooses; -1: 8 over z and data, 16 over other axes (RCCL: as it chooses)",
+            .min = -1,
+            .max = 64});
+  list.add("spare_multiprocessors", &parallelism.spare_multiprocessors,
+           {.help = "whether cuBLASLt chooses products that go on beside collectives of nccl for "
+                    "the multiprocessors that collective_blocks leaves, so that they need not wait "
+                    "for the others; their last bits may then differ from those without overlap"});
+}
+
 void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
   list_grid(parallelism, list);
   list_context(parallelism, list);
@@ -127,18 +152,7 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
             .unit = "Tflop/s",
             .min = 0,
             .also = "peak_flops gpu_peak_flops"});
-  list.add(
-      "transport", parallelism.transport, kTransportKinds,
-      {.help = "how ranks exchange data; auto: mpi under a launcher, with nccl for GPU memory if "
-               "every rank has its own GPU, otherwise threads of one process; threads copy "
-               "from GPU to GPU, mpi copies through host memory",
-       .also = "backend distributed_backend"});
-  list.add("collectives", parallelism.collectives, kCollectivesKinds,
-           {.help = "how all-gathers, reduce-scatters and all-reduces of several hosts exchange "
-                    "data with mpi and nccl: flat, between all ranks; two-level, inside the hosts "
-                    "and across them, so that less leaves a host; auto: what takes less time "
-                    "according to parallelism.machine, or on links of 10 Gbit/s; with mpi each "
-                    "gives the same sums"});
+  list_transport(parallelism, list);
   list.add(
       "reduce_dtype", parallelism.reduce_dtype, kComputeTypes,
       {.help = "type in which ranks exchange weight gradients", .also = "mixed_precision_reduce"});

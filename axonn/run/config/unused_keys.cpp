@@ -247,6 +247,10 @@ void add_unused_of_checkpoints(const CheckpointConfig& checkpoint, UnusedKeys& k
 void add_unused_of_device(DeviceKind device, UnusedKeys& keys) {
   keys.when(device == DeviceKind::cpu || device == DeviceKind::hip, {"training.attention"},
             "parallelism.device is not cuda");
+  keys.when(device == DeviceKind::cpu, {"parallelism.collective_blocks"},
+            "parallelism.device is cpu");
+  keys.when(device == DeviceKind::cpu || device == DeviceKind::hip,
+            {"parallelism.spare_multiprocessors"}, "parallelism.device is not cuda");
   keys.when(is_gpu(device),
             {"training.verify_state", "training.verify_products", "training.verify_operations",
              "training.verify_values"},
@@ -306,6 +310,8 @@ KeyReasons unused_keys(const Config& config) {
   add_unused_of_device(parallelism.device, keys);
   add_unused_of_optimizer(config.optimizer, keys);
   add_unused_of_schedule(config, keys);
+  keys.when(parallelism.collective_blocks == 0, {"parallelism.spare_multiprocessors"},
+            "parallelism.collective_blocks is 0");
   keys.when(!planned && parallelism.collectives != CollectivesKind::automatic,
             {"parallelism.machine"},
             "neither parallelism.grid nor parallelism.collectives is auto");
@@ -317,7 +323,8 @@ KeyReasons unused_keys(const Config& config) {
   keys.when(!planned && grid.ranks() == 1,
             {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
              "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",
-             "parallelism.overlap_data", "parallelism.verify_messages"},
+             "parallelism.overlap_data", "parallelism.verify_messages",
+             "parallelism.collective_blocks", "parallelism.spare_multiprocessors"},
             "there is only one rank");
   return keys.found;
 }

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "axonn/compute/tensor/gpu/gpu_platform.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/ranks/comm/collective_cost.h"
 #include "axonn/ranks/comm/launcher.h"
@@ -45,7 +46,12 @@ void refuse_lone_processes(const Communicator& world) {
 }  // namespace
 
 CollectivePolicy policy_of(const ParallelismConfig& config) {
-  CollectivePolicy policy{.checksums = config.verify_messages};
+  CollectivePolicy policy{.checksums = config.verify_messages,
+                          .gpu_blocks = static_cast<int>(config.collective_blocks),
+                          .spares = config.spare_multiprocessors};
+  // Nobody has reckoned how many blocks RCCL needs.
+  if (policy.gpu_blocks < 0 && gpu_platform() && gpu_platform()->collectives != "NCCL")
+    policy.gpu_blocks = 0;
   if (config.collectives == CollectivesKind::flat) policy.method = CollectiveMethod::flat;
   if (config.collectives == CollectivesKind::two_level) policy.method = CollectiveMethod::two_level;
   return policy;

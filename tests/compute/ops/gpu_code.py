@@ -215,19 +215,19 @@ def plain(names):
 TOGETHER = {
     "norm_backward<bf16, bf16, 3>": 9,
     "norm_backward<bf16, bf16, 4>": 12,
+    "run_heads<HeadDots<bf16> >": 2,
+    "run_heads<HeadNormBackwardKernel<bf16, bf16> >": 3,
+    "run_heads<RotaryKernel<bf16, false> >": 6,
     "run_rows<AddMomentsKernel<bf16> >": 2,
     "run_rows<CombineRowsBackwardKernel<bf16> >": 2,
     "run_rows<CombineRowsKernel<bf16> >": 4,
     "run_rows<CrossEntropyBackwardKernel<bf16, float> >": 2,
     "run_rows<CrossEntropyKernel<bf16, bf16> >": 2,
     "run_rows<CrossEntropyKernel<bf16, float> >": 4,
-    "run_rows<HeadDots<bf16> >": 2,
-    "run_rows<HeadNormBackwardKernel<bf16, bf16> >": 3,
     "run_rows<LayerNormBackwardKernel<bf16, bf16> >": 4,
     "run_rows<LayerNormKernel<bf16, bf16> >": 3,
     "run_rows<LayerNormSumsKernel<bf16, bf16> >": 3,
     "run_rows<NormForwardKernel<bf16, bf16> >": 1,
-    "run_rows<RotaryKernel<bf16, false> >": 6,
     "run_rows<SoftmaxStatsKernel<float> >": 4,
     "run_rows<XieluBackwardKernel<bf16> >": 2,
     "run_tiles<Binary<Plus, bf16, bf16, bf16> >": 2,
@@ -246,6 +246,18 @@ TOGETHER = {
     "run_tiles<UpdateKernel<bf16, AdEMAMixRule> >": 10,
     "run_tiles<UpdateKernel<bf16, AdamWRule> >": 8,
 }
+# Kernels that store 16 bytes at once. Whether the compiler joins stores depends on the types of
+# indices: with a head's number of 64 bits it stores two bytes at a time.
+WIDE_STORES = [
+    f"run_heads<{kernel}>"
+    for kernel in (
+        "CopyHeadsKernel<bf16> ",
+        "HeadNormBackwardKernel<bf16, bf16> ",
+        "HeadNormKernel<bf16, bf16> ",
+        "KeepHeadsKernel<bf16> ",
+        "RotaryKernel<bf16, false> ",
+    )
+]
 # The most registers of a thread. With 56, a multiprocessor has 1,152 threads of kernels of one row
 # or tile, and so 16 to 64 KiB of loads under way; it needs about 20 KiB to saturate the memory.
 # Rules for the beginning of a kernel's name; the first that fits counts.
@@ -255,7 +267,9 @@ MOST_REGISTERS = [
     ("run_tiles<AdafactorKernel", 88),  # the same
     ("run_tiles<SwigluBackwardKernel<float, ClampedGate>", 88),
     ("run_tiles<SwigluBackwardKernel", 80),
-    ("run_rows<RotaryKernel", 80),
+    ("run_heads<RotaryKernel<float, false>", 96),  # 32 KiB of loads in 512 threads
+    ("run_heads<RotaryKernel", 80),
+    ("run_wide_heads<RotaryKernel", 80),
     ("run_rows<SoftmaxBackward<", 80),
     ("run_rows<ConvolutionKernel", 112),  # 8 loads
     ("run_rows<DeltaRule", 128),  # a block for each key head of a sequence: few on all
@@ -289,6 +303,8 @@ def faults(name, kernel):
         yield f"divides numbers of 64 bits by {kernel.divisions} subroutines, of a hundred cycles"
     if kernel.together < TOGETHER.get(name, 0):
         yield f"has {kernel.together} wide loads under way together, wanted {TOGETHER[name]}"
+    if name in WIDE_STORES and not kernel.stores:
+        yield "stores no 16 bytes at once"
     if name in FLASH and not kernel.wide:
         yield "copies no 16 bytes at once to shared memory"
     if name in FLASH and kernel.shared >= kernel.matrices:
@@ -317,7 +333,8 @@ def main(arguments):
             print(f"| `{name}` | " + " | ".join(str(x) for x in kernel) + " |")
         return 0
     found = [f"{name} {fault}" for name, kernel in table.items() for fault in faults(name, kernel)]
-    found += [f"{name} is not there" for name in (*TOGETHER, *FLASH) if name not in table]
+    named = (*TOGETHER, *WIDE_STORES, *FLASH)
+    found += [f"{name} is not there" for name in named if name not in table]
     for fault in found:
         print("FAULT:", fault)
     return 1 if found else 0

@@ -99,6 +99,7 @@ TEST(HeadNorm, IsRmsNormOfEveryHeadWithOneWeightForAll) {
                                   {3, 5, 17},
                                   {129, 2, 64},
                                   {300, 6, 128},
+                                  {5, 3, 320},
                                   {0, 2, 4}}) {
       SCOPED_TRACE(testing::Message() << R << " rows of " << h << " heads of " << D);
       const Operand inp(random_values("inp", R, h * D, type), type, 3),

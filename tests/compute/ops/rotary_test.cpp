@@ -13,8 +13,11 @@ using reference::Matrix;
 TEST(RotaryEmbedding, RotatesHalvesByThePositionInTheSequenceAndBack) {
   const auto backend = test_backend();
   for (DType type : kModelTypes)
-    for (const auto& [sequences, T, h, D] :
-         {std::array<std::int64_t, 4>{1, 1, 1, 2}, {2, 5, 3, 6}, {3, 70, 4, 64}, {1, 3, 2, 34}}) {
+    for (const auto& [sequences, T, h, D] : {std::array<std::int64_t, 4>{1, 1, 1, 2},
+                                             {2, 5, 3, 6},
+                                             {3, 70, 4, 64},
+                                             {1, 3, 2, 34},
+                                             {1, 3, 3, 528}}) {
       const std::int64_t R = sequences * T;
       SCOPED_TRACE(testing::Message() << R << " rows of " << h << " heads of " << D);
       std::vector<double> frequencies;

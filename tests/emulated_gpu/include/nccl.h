@@ -45,12 +45,12 @@ enum ncclDataType_t : int {  // tests give other values, too
 struct ncclConfig_t {
   std::size_t size;
   unsigned magic, version;
-  int blocking, splitShare;
+  int blocking, splitShare, maxCTAs;
 };
 #define NCCL_CONFIG_INITIALIZER                                                 \
   {                                                                             \
     sizeof(ncclConfig_t), 0xcafebeef, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_INT, \
-        NCCL_CONFIG_UNDEF_INT                                                   \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT                            \
   }
 
 ncclResult_t ncclGetVersion(int* version);

@@ -66,7 +66,7 @@ class FakeLink final : public DeviceLink {
  public:
   void enqueue(const Call&, Stream&) override {}
   void enqueue(const Transpose&, Stream&) override {}
-  void begin_split(int, int) override {}
+  void begin_split(const Split&) override {}
   std::shared_ptr<DeviceLink> take_split() override { return nullptr; }
   bool ready() override { return true; }
   std::string trouble() override { return in_trouble_ ? "the network is down" : ""; }

@@ -2,6 +2,8 @@
 #include <cstring>
 #include <functional>
 #include <span>
+#include <tuple>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -30,7 +32,7 @@ struct Opened : Communicator {
   using Communicator::start_on;
 };
 
-std::atomic<int> transposes = 0;
+std::atomic<int> transposes = 0, latest_blocks = 0;
 
 /// A link that runs collectives on a host group and is ready after some polls. It does not support
 /// send and recv, because it is ready only when the collective is done.
@@ -51,11 +53,12 @@ class HostLink final : public DeviceLink {
                     static_cast<const char*>(of.inp) + (row * of.columns + column) * of.bytes,
                     of.bytes);
   }
-  void begin_split(int color, int key) override {
+  void begin_split(const Split& split) override {
     begin();
-    EXPECT_EQ(key, group_->rank());
-    part_ = group_->split(color, "link");
-    if (color < 0) part_ = nullptr;
+    EXPECT_EQ(split.key, group_->rank());
+    part_ = group_->split(split.color, "link");
+    if (split.color < 0) part_ = nullptr;
+    latest_blocks = split.blocks;
   }
   std::shared_ptr<DeviceLink> take_split() override {
     if (!part_) return nullptr;
@@ -89,7 +92,7 @@ class LateLink final : public DeviceLink {
         {.run = [done = done_] { *done = true; }, .after = {}});
   }
   void enqueue(const Transpose&, Stream&) override {}
-  void begin_split(int, int) override {}
+  void begin_split(const Split&) override {}
   std::shared_ptr<DeviceLink> take_split() override { return nullptr; }
   bool ready() override { return true; }
   std::string trouble() override { return {}; }
@@ -137,6 +140,46 @@ TEST(LinkedCommunicator, RunsEveryCollectiveOfEveryGroupByItsLink) {
       check_many_in_flight(world, 10);
       check_split(world);
     });
+}
+
+TEST(LinkedCommunicator, GivesThePartsOfItsGroupTheBlocksOfTheirNames) {
+  run_linked(2, [](Communicator& world, GpuOfHostMemory&) {
+    for (const auto& [wanted, name, blocks] : {std::tuple(-1, "data", 8),
+                                               {-1, "same experts", 8},
+                                               {-1, "y", 16},
+                                               {-1, "context", 16},
+                                               {0, "data", 0},
+                                               {3, "y", 3}}) {
+      world.set_policy({.gpu_blocks = wanted});
+      latest_blocks = -1;
+      world.barrier("before");
+      const auto part = world.split(0, name);
+      EXPECT_EQ(latest_blocks, blocks) << name;
+      world.barrier("after");
+    }
+  });
+}
+
+TEST(LinkedCommunicator, TellsTheDeviceTheBlocksOfCollectivesInFlight) {
+  run_linked(2, [](Communicator& world, GpuOfHostMemory& gpu) {
+    for (const bool spares : {true, false}) {
+      world.set_policy({.gpu_blocks = -1, .spares = spares});
+      const auto z = world.split(0, "z"), x = world.split(0, "x");
+      std::vector<float> a(3), b(3), c(3);
+      Work first = z->all_reduce(buffer(std::span(a)), "a"),
+           second = z->all_reduce(buffer(std::span(b)), "b");
+      EXPECT_EQ(gpu.lent(), spares ? 8 : 0) << "one after another";
+      {
+        const Work third = x->all_reduce(buffer(std::span(c)), "c");
+        EXPECT_EQ(gpu.lent(), spares ? 8 + 16 : 0) << "at the same time";
+      }
+      first.wait();
+      EXPECT_EQ(gpu.lent(), spares ? 8 : 0);
+      second.wait();
+      second.wait();
+      EXPECT_EQ(gpu.lent(), 0);
+    }
+  });
 }
 
 TEST(LinkedCommunicator, WorksInTwoLevelsInsideTheHostsAndAcrossThem) {

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <ranges>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -88,6 +91,43 @@ void give_counts(std::vector<Call>& calls, std::int64_t n) {
   }
 }
 
+/// A byte that notes from where it is read.
+struct Noted {
+  char value;
+  Noted& operator=(const Noted& from) {
+    sources.push_back(&from);
+    value = from.value;
+    return *this;
+  }
+  static inline std::vector<const void*> sources;
+};
+
+/// The ranks whose memory a thread of rank `rank` reads, in its order, for one element of each.
+std::vector<int> ranks_read(const Ranks& ranks, int rank) {
+  Noted::sources.clear();
+  const PeerWork work = part_of(ranks.calls, rank);
+  peer::Copy<Noted>{work}(0, std::numeric_limits<std::int64_t>::max() / 2);
+  std::vector<int> read;
+  for (const void* source : Noted::sources)
+    for (int r = 0; r < std::ssize(ranks.calls); ++r) {
+      const Buffer& inp = ranks.calls[r].inp;
+      const auto* const first = static_cast<const char*>(inp.data);
+      if (source >= first && source < first + inp.bytes()) read.push_back(r);
+    }
+  return read;
+}
+
+/// How many ranks read the memory of one at the same time at most, if all work at the same pace.
+std::int64_t most_readers(const Case& of) {
+  const Ranks ranks(of);
+  std::map<std::pair<std::size_t, int>, std::int64_t> readers;  // by step and rank
+  for (int rank = 0; rank < of.size; ++rank) {
+    const std::vector<int> read = ranks_read(ranks, rank);
+    for (std::size_t step = 0; step < read.size(); ++step) ++readers[{step, read[step]}];
+  }
+  return std::ranges::max(readers | std::views::values);
+}
+
 constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8};
 
 void expect_as_on_the_host(const Case& of) {
@@ -141,6 +181,15 @@ TEST(PeerWork, ExchangesDifferentCountsAsTheHostTransportDoes) {
                                  .n = n,
                                  .offset = units_off * static_cast<int>(bytes_of(dtype)),
                                  .counted = true});
+}
+
+TEST(PeerWork, RanksReadTheMemoryOfDifferentRanksAtATime) {
+  for (const int size : {2, 3, 8, kMostPeers}) {
+    SCOPED_TRACE(size);
+    EXPECT_EQ(most_readers({Operation::all_gather, DType::u8, size, 5}), 1);
+    EXPECT_EQ(most_readers({Operation::all_gather, DType::u8, size, 5, 0xffffffff}), 1);
+    EXPECT_LE(most_readers({Operation::all_to_all, DType::u8, size, 5}), 2) << "swaps";
+  }
 }
 
 TEST(PeerWork, FitsIntoItsArraysForTheLargestGroup) {

@@ -81,6 +81,12 @@ struct Launch {
   int threads;
   HostScratch& scratch;
 
+  void heads(const rowwise::HeadWork& work, const auto& kernel) const {
+    const rowwise::HeadSpan all{0, static_cast<int>(work.heads)};
+    rows({work.rows, work.heads * work.width},
+         [&](const Team& team, std::int64_t row) { kernel(team, row, all); });
+  }
+
   void rows(const rowwise::RowWork& work, const auto& kernel) const {
     const std::int64_t count = work.rows * work.cols;
     const int used = count < kParallelElements ? 1 : threads;

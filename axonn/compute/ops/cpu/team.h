@@ -379,6 +379,22 @@ struct Team {
   /// modulo `members`.
   void share(auto f) const { f(0, std::integral_constant<int, 1>{}); }
 
+  /// Replaces the numbers of each of `count` columns, 32 at most, by the sum of those above;
+  /// totals = the sums of all.
+  void column_prefixes(rowwise::Matrix<std::int32_t> columns, std::int64_t rows, int count,
+                       std::int32_t* totals) const {
+    std::fill_n(totals, count, 0);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::int32_t* const row = columns.row(r);
+#pragma omp simd
+      for (int c = 0; c < count; ++c) {
+        const std::int32_t above = totals[c];
+        totals[c] += row[c];
+        row[c] = above;
+      }
+    }
+  }
+
   /// Writes the values of so many records.
   template <Quantization kind, typename T>
   void dequantize(std::int64_t unit, const std::uint8_t* records, std::int64_t count,

@@ -182,7 +182,7 @@ CudaBackend::CudaBackend(const CudaGpu& gpu, const CudaOptions& options)
       arena_(*device_),
       gpu_name_(gpu.name),
       rules_{.options = options, .cudnn = CudnnAttention::version(), .capability = gpu.capability},
-      products_(arena_),
+      products_(arena_, gpu.multiprocessors),
       cudnn_(*this) {}
 
 std::vector<std::string> CudaBackend::take_remarks() {

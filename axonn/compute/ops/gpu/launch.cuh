@@ -45,6 +45,26 @@ __global__ void __launch_bounds__(kMostThreads, kAtOnce) run_rows(const Kernel k
   kernel(Team{}, static_cast<std::int64_t>(blockIdx.x));
 }
 
+/// The heads of all rows are numbered. Parts of a warp without one go along, for its reductions.
+template <typename Kernel>
+__global__ void __launch_bounds__(HeadShape::kThreads, kAtOnce)
+    run_heads(const Kernel kernel, rowwise::Divisor heads, unsigned count, HeadShape shape) {
+  const unsigned i = blockIdx.x * shape.heads + (threadIdx.x >> shape.shift);
+  const unsigned head = i < count ? i : 0, row = heads.quotient(head);
+  const int of_row = static_cast<int>(head - row * heads.value), lanes = 1 << shape.shift,
+            lane = static_cast<int>(threadIdx.x) & (lanes - 1);
+  kernel(TeamOf<ThreadsOfHead>{{i < count ? lane : ThreadsOfHead::kNone, lanes}},
+         static_cast<std::int64_t>(row), rowwise::HeadSpan{of_row, of_row + 1});
+}
+
+template <typename Kernel>
+__global__ void __launch_bounds__(kMostThreads, kAtOnce)
+    run_wide_heads(const Kernel kernel, rowwise::Divisor heads) {
+  const unsigned row = heads.quotient(blockIdx.x);
+  const int head = static_cast<int>(blockIdx.x - row * heads.value);
+  kernel(Team{}, static_cast<std::int64_t>(row), rowwise::HeadSpan{head, head + 1});
+}
+
 template <typename Kernel>
 __global__ void __launch_bounds__(kMostThreads, kAtOnce)
     run_tiles(const Kernel kernel, std::int64_t cols, unsigned across, int width) {
@@ -119,6 +139,22 @@ struct Launch {
     if (work.rows == 0) return;
     launch_kernel(stream, grid_of(work.rows), threads_for(work.at_once, kPack), run_rows<Kernel>,
                   kernel);
+  }
+
+  /// Parts of warps have a head each, or a block if it is wide.
+  template <typename Kernel>
+  void heads(const rowwise::HeadWork& work, const Kernel& kernel) const {
+    const std::int64_t count = work.rows * work.heads;
+    if (count == 0) return;
+    const unsigned all = grid_of(count);
+    const rowwise::Divisor heads(static_cast<int>(work.heads));
+    const HeadShape shape = HeadShape::of(work.at_once);
+    if (shape.shift >= 0)
+      launch_kernel(stream, grid_of(tiles_of(count, shape.heads)), HeadShape::kThreads,
+                    run_heads<Kernel>, kernel, heads, all, shape);
+    else
+      launch_kernel(stream, all, threads_for(work.at_once, kPack), run_wide_heads<Kernel>, kernel,
+                    heads);
   }
 
   void tiles(std::int64_t rows, std::int64_t cols, const auto& kernel) const {

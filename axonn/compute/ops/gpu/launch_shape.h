@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "axonn/compute/ops/rowwise/launch.h"
@@ -14,6 +15,22 @@ constexpr int kPack = 8;
 
 /// The most threads of a block that sums down columns.
 constexpr int kColumnThreads = 256;
+
+/// The launch of heads: blocks of kThreads threads, in parts of a warp that have a head each.
+struct HeadShape {
+  static constexpr int kThreads = 256;
+
+  int shift = -1;  ///< 2^shift threads have a head; negative: it is so wide that a block has it
+  int heads = 1;   ///< of a block, counted over all rows
+
+  static HeadShape of(std::int64_t at_once) {
+    constexpr int kLanes = 32;
+    const std::int64_t packs = std::max<std::int64_t>(tiles_of(at_once, kPack), 1);
+    if (packs > kLanes) return {};
+    const int shift = std::bit_width(static_cast<std::uint64_t>(packs - 1));
+    return {shift, kThreads >> shift};
+  }
+};
 
 /// Elements of a tile of independent elements: a pack for each of 256 threads, so that a GPU of 132
 /// multiprocessors has enough bytes in flight from a million elements on.

@@ -93,13 +93,15 @@ __device__ rowwise::Pair<V> shuffle_xor(const rowwise::Pair<V>& x, int mask) {
 
 /// A block of a GPU's threads, in the form that reduce_block() takes.
 struct ThreadsOfBlock {
-  __device__ int thread() const { return static_cast<int>(threadIdx.x); }
-  __device__ int threads() const { return static_cast<int>(blockDim.x); }
-  __device__ void sync() const { __syncthreads(); }
+  __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+  __device__ static int threads() { return static_cast<int>(blockDim.x); }
+  __device__ static void sync() { __syncthreads(); }
   template <typename T>
-  __device__ T shuffle_xor(T x, int mask) const {
+  __device__ static T shuffle_xor(T x, int mask) {
     return cuda::shuffle_xor(x, mask);
   }
+  template <typename T>
+  __device__ static T reduce(T mine, auto op);
 };
 
 /// Combines the values of all threads of a block by op; all get the result. All must call it.
@@ -115,11 +117,39 @@ __device__ T block_sum(T mine) {
   return block_reduce(mine, [](T a, T b) { return a + b; });
 }
 
-/// A team is a block of threads in whole warps. Its functions are those of cpu/team.h. Element i of
-/// a row always belongs to the same thread, (i / kPack) modulo the number of threads, whatever the
-/// alignment. So a call of map may read what the call before it wrote, without a barrier. Rows may
-/// have any address and length.
-struct Team {
+template <typename T>
+__device__ T ThreadsOfBlock::reduce(T mine, auto op) {
+  return block_reduce(mine, op);
+}
+
+/// A part of a warp, a power of 2 of its lanes, which has a head to itself. All parts of a warp
+/// must make the same reductions.
+struct ThreadsOfHead {
+  /// The number of threads without a head, which has no elements for it.
+  static constexpr int kNone = 1 << 27;
+
+  int lane, lanes;
+
+  __device__ int thread() const { return lane; }
+  __device__ int threads() const { return lanes; }
+  __device__ static void sync() {}
+  template <typename T>
+  __device__ T reduce(T mine, auto op) const {
+#pragma unroll
+    for (int mask = kWarp / 2; mask > 0; mask /= 2)
+      if (mask < lanes) mine = op(mine, shuffle_xor(mine, mask));
+    return mine;
+  }
+};
+
+/// A team is a block of threads in whole warps, or ThreadsOfHead. Its functions are those of
+/// cpu/team.h. Element i of a row always belongs to the same thread, (i / kPack) modulo the number
+/// of threads, whatever the alignment. So a call of map may read what the call before it wrote,
+/// without a barrier. Rows may have any address and length.
+template <typename Threads>
+struct TeamOf {
+  Threads at = {};
+
   __device__ float sum(int count, auto f, const auto*... in) const {
     return total<float>(count, f, in...);
   }
@@ -137,7 +167,7 @@ struct Team {
           }
         },
         in...);
-    return block_reduce(rowwise::pair(a, b), [](const auto& x, const auto& y) {
+    return at.reduce(rowwise::pair(a, b), [](const auto& x, const auto& y) {
       return rowwise::pair(x.first + y.first, x.second + y.second);
     });
   }
@@ -145,7 +175,7 @@ struct Team {
   /// If a thread has one pack at most, it keeps it; else a second pass finds the row in cache.
   __device__ auto moments(int count, const auto* in) const {
     if (const int n = only_pack(count); n >= 0)
-      return kept_moments(count, n, load_values<kPack>(in + threadIdx.x * kPack, n));
+      return kept_moments(count, n, load_values<kPack>(in + at.thread() * kPack, n));
     const float mean = sum(
                            count, [](float x) { return x; }, in) /
                        static_cast<float>(count);
@@ -193,7 +223,7 @@ struct Team {
           for (int j = 0; j < kPack; ++j) most = j < n && x.value[j] > most ? x.value[j] : most;
         },
         in);
-    return block_reduce(most, [](float a, float b) { return a > b ? a : b; });
+    return at.reduce(most, [](float a, float b) { return a > b ? a : b; });
   }
 
   __device__ float largest_size(int count, const auto* in) const {
@@ -206,7 +236,7 @@ struct Team {
             most = j < n && std::abs(x.value[j]) > most ? std::abs(x.value[j]) : most;
         },
         in);
-    return block_reduce(most, [](float a, float b) { return a > b ? a : b; });
+    return at.reduce(most, [](float a, float b) { return a > b ? a : b; });
   }
 
   __device__ auto sum_and_max(int count, auto f, const auto* in) const {
@@ -221,7 +251,7 @@ struct Team {
           }
         },
         in);
-    return block_reduce(rowwise::pair(total, most), [](const auto& a, const auto& b) {
+    return at.reduce(rowwise::pair(total, most), [](const auto& a, const auto& b) {
       return rowwise::pair(a.first + b.first, a.second > b.second ? a.second : b.second);
     });
   }
@@ -254,15 +284,15 @@ struct Team {
           y.store(out + i, n);
         },
         in...);
-    return block_sum(mine);
+    return sum_of_threads(mine);
   }
 
   template <typename In>
   __device__ void combine(auto* out, int count, rowwise::Matrix<const In> inp,
                           const rowwise::RowTerms& terms, const std::int32_t*) const {
     const bool whole = aligned<kPack>(out, inp.data) && inp.template apart<kPack>();
-    const int step = static_cast<int>(blockDim.x) * kPack;
-    for (int i = static_cast<int>(threadIdx.x) * kPack; i < count; i += step) {
+    const int step = at.threads() * kPack;
+    for (int i = at.thread() * kPack; i < count; i += step) {
       Values<kPack> total;
 #pragma unroll
       for (int c = 0; c < kPack; ++c) total.value[c] = 0;
@@ -304,7 +334,7 @@ struct Team {
   /// Thread i has pairs i, i + the number of threads...
   template <typename T>
   __device__ void map_neighbours(T* out, int pairs, auto f, const T* inp, const auto*... in) const {
-    for (int i = static_cast<int>(threadIdx.x); i < pairs; i += static_cast<int>(blockDim.x)) {
+    for (int i = at.thread(); i < pairs; i += at.threads()) {
       const auto both = f(get(inp[2 * i]), get(inp[2 * i + 1]), in[i]...);
       put_two(out + 2 * i, both.first, both.second);
     }
@@ -345,7 +375,7 @@ struct Team {
       float of[Sums][kColumnThreads * kPack];
     };
     AXONN_SHARED(parts, Parts);
-    const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
+    const int threads = at.threads(), thread = at.thread();
     const int packs = (count + kPack - 1) / kPack, across = packs < threads ? packs : threads;
     const int groups = threads / across, group = thread / across;
     const bool whole = aligned<kPack>(in.row(0)...) && (in.template apart<kPack>() && ...);
@@ -374,7 +404,7 @@ struct Team {
           sums[i].store(&parts.of[i][(group * across + c / kPack) * kPack], Whole<kPack>{});
     }
     if (groups == 1) return;
-    __syncthreads();
+    at.sync();
     for (std::size_t i = 0; i < Sums; ++i)
       for (int c = thread; c < count; c += threads) {
         float sum = 0;
@@ -385,22 +415,22 @@ struct Team {
 
   __device__ std::uint64_t largest_of(int count, auto f) const {
     std::uint64_t most = 0;
-    const int step = static_cast<int>(blockDim.x) * kPack;
-    for (int i = static_cast<int>(threadIdx.x) * kPack; i < count; i += step)
+    const int step = at.threads() * kPack;
+    for (int i = at.thread() * kPack; i < count; i += step)
 #pragma unroll
       for (int j = 0; j < kPack; ++j)
         if (i + j < count) {
           const std::uint64_t one = f(i + j);
           most = one > most ? one : most;
         }
-    return block_reduce(most, [](std::uint64_t a, std::uint64_t b) { return a > b ? a : b; });
+    return at.reduce(most, [](std::uint64_t a, std::uint64_t b) { return a > b ? a : b; });
   }
 
   __device__ std::uint64_t sum_of(int count, auto f) const {
     std::uint64_t total = 0;
-    const int step = static_cast<int>(blockDim.x);
-    for (int i = static_cast<int>(threadIdx.x); i < count; i += step) total += f(i);
-    return block_reduce(total, [](std::uint64_t a, std::uint64_t b) { return a + b; });
+    const int step = at.threads();
+    for (int i = at.thread(); i < count; i += step) total += f(i);
+    return at.reduce(total, [](std::uint64_t a, std::uint64_t b) { return a + b; });
   }
 
   __device__ void sums_in_double(double* out, int count, std::int64_t begin, std::int64_t end,
@@ -414,29 +444,65 @@ struct Team {
     });
   }
 
-  __device__ void share(auto f) const {
-    f(static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x));
+  /// A thread has a part of the rows of a column.
+  __device__ void column_prefixes(rowwise::Matrix<std::int32_t> columns, std::int64_t rows,
+                                  int count, std::int32_t* totals) const {
+    constexpr int kColumns = 32, kMostThreads = 512, kTogether = 4;
+    AXONN_SHARED(sums, std::int32_t[kMostThreads]);
+    const int column = at.thread() % kColumns, part = at.thread() / kColumns,
+              parts = at.threads() / kColumns;
+    const auto all = static_cast<int>(rows), each = (all + parts - 1) / parts,
+               begin = part * each < all ? part * each : all,
+               end = begin + each < all ? begin + each : all;
+    const bool exists = column < count;
+    std::int32_t sum = 0;
+    if (exists)
+#pragma unroll 8
+      for (int r = begin; r < end; ++r) sum += columns.row(r)[column];
+    sums[at.thread()] = sum;
+    at.sync();
+    std::int32_t above = 0;
+    for (int p = 0; p < part; ++p) above += sums[p * kColumns + column];
+    if (!exists) return;
+    for (int r = begin; r < end; r += kTogether) {
+      std::int32_t kept[kTogether];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) kept[i] = r + i < end ? columns.row(r + i)[column] : 0;
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        if (r + i < end) columns.row(r + i)[column] = above;
+        above += kept[i];
+      }
+    }
+    if (part == parts - 1) totals[column] = above;
   }
 
+  __device__ void share(auto f) const { f(at.thread(), at.threads()); }
+
   __device__ void each(int count, auto f) const {
-    for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) f(i);
+    for (int i = at.thread(); i < count; i += at.threads()) f(i);
   }
 
   __device__ auto first(auto f) const {
     const auto value = f();
-    __syncthreads();
+    at.sync();
     return value;
   }
 
   __device__ void once(auto f) const {
-    __syncthreads();
-    if (threadIdx.x == 0) f();
+    at.sync();
+    if (at.thread() == 0) f();
   }
 
  private:
+  template <typename T>
+  __device__ T sum_of_threads(T mine) const {
+    return at.reduce(mine, [](T a, T b) { return a + b; });
+  }
+
   /// The sum of f(x...), in type T.
   template <typename T>
-  __device__ static T total(int count, auto f, const auto*... in) {
+  __device__ T total(int count, auto f, const auto*... in) const {
     T mine = 0;
     for_packs(
         aligned<kPack>(in...), count,
@@ -445,16 +511,16 @@ struct Team {
           for (int j = 0; j < kPack; ++j) mine += j < n ? f(x.value[j]...) : T{0};
         },
         in...);
-    return block_sum(mine);
+    return sum_of_threads(mine);
   }
 
   /// Calls body(begin, elements, values of each input...) for this thread's packs. `whole`: whether
   /// all of its memory is aligned. That is one decision for a whole row, so that no branch
   /// separates the loads of a pack and they are under way together; those of kTogether packs are.
   template <int kTogether = 1>
-  __device__ static void for_packs(bool whole, int count, auto body, const auto*... in) {
-    const int step = static_cast<int>(blockDim.x) * kPack;
-    int i = static_cast<int>(threadIdx.x) * kPack;
+  __device__ void for_packs(bool whole, int count, auto body, const auto*... in) const {
+    const int step = at.threads() * kPack;
+    int i = at.thread() * kPack;
     if constexpr (kTogether == 2)
       if (whole)
         for (; count - i >= step + kPack; i += 2 * step)
@@ -481,22 +547,22 @@ struct Team {
   }
 
   /// The elements of this thread's pack if no thread has a second one; else negative.
-  __device__ static int only_pack(int count) {
-    if (count > static_cast<int>(blockDim.x) * kPack) return -1;
-    const int rest = count - static_cast<int>(threadIdx.x) * kPack;
+  __device__ int only_pack(int count) const {
+    if (count > at.threads() * kPack) return -1;
+    const int rest = count - at.thread() * kPack;
     return rest < 0 ? 0 : rest < kPack ? rest : kPack;
   }
 
   /// moments(), of which this thread has n values.
-  __device__ static rowwise::Pair<float> kept_moments(int count, int n, const Values<kPack>& x) {
+  __device__ rowwise::Pair<float> kept_moments(int count, int n, const Values<kPack>& x) const {
     float sum = 0, squares = 0;
 #pragma unroll
     for (int j = 0; j < kPack; ++j) sum += j < n ? x.value[j] : 0.0f;
-    const float mean = block_sum(sum) / static_cast<float>(count);
+    const float mean = sum_of_threads(sum) / static_cast<float>(count);
 #pragma unroll
     for (int j = 0; j < kPack; ++j)
       squares += j < n ? (x.value[j] - mean) * (x.value[j] - mean) : 0.0f;
-    return rowwise::pair(mean, block_sum(squares));
+    return rowwise::pair(mean, sum_of_threads(squares));
   }
 
   __device__ static void store_unless_const(float* to, auto n, const Values<kPack>& x) {
@@ -518,5 +584,7 @@ struct Team {
     sums[1].value[j] += terms.second;
   }
 };
+
+using Team = TeamOf<ThreadsOfBlock>;
 
 }  // namespace axonn::cuda

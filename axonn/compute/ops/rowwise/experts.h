@@ -11,12 +11,20 @@
 namespace axonn::rowwise {
 
 // The rows of R · k copies of rows, ordered by expert, then by row, on any number of threads:
-// teams count the experts' copies in blocks of rows, one team adds these counts up, and teams then
-// number the copies of each block. Bound by memory: 2 · R · k · 4 bytes, but every step waits for
-// the last one.
+// teams count the experts' copies in blocks of rows, teams add these counts up for some experts
+// each, and teams then number the copies of each block. Bound by memory: 2 · R · k · 4 bytes, but
+// every step waits for the last one.
 
 /// Rows that a team counts.
 constexpr std::int64_t kOrderRows = 64;
+
+/// Experts whose counts a team adds up.
+constexpr std::int64_t kOrderExperts = 32;
+
+/// Whether a member of a team counts the copies of the expert.
+AXONN_DEVICE inline bool has_expert(int member, auto members, int id) {
+  return id < members ? id == member : id % members == member;
+}
 
 /// before[block] = the number of copies of each expert in the block.
 struct CountExperts {
@@ -32,36 +40,24 @@ struct CountExperts {
       for (int e = member; e < E; e += members) counts[e] = 0;
       for (std::int64_t r = begin; r < end; ++r)
         for (int j = 0; j < k; ++j)
-          if (const int id = ids.row(r)[j]; id % members == member) ++counts[id];
+          if (const int id = ids.row(r)[j]; has_expert(member, members, id)) ++counts[id];
     });
   }
 };
 
-/// counts = the sums of all blocks, starts = their sums over the experts before each, and before =
-/// the sums of the blocks before each. One team.
+/// counts = the sums of all blocks, and before = the sums of the blocks before each. One team for
+/// kOrderExperts experts.
 struct AddExperts {
-  std::int32_t *counts, *starts;  // (E)
-  Matrix<std::int32_t> before;    // (blocks, E)
+  std::int32_t* counts;         // (E)
+  Matrix<std::int32_t> before;  // (blocks, E)
   std::int64_t blocks;
   int E;
 
-  AXONN_DEVICE void operator()(const auto& team, std::int64_t) const {
-    team.each(E, [&](int e) {
-      std::int32_t total = 0;
-      for (std::int64_t b = 0; b < blocks; ++b) {
-        const std::int32_t here = before.row(b)[e];
-        before.row(b)[e] = total;
-        total += here;
-      }
-      counts[e] = total;
-    });
-    team.once([&] {
-      std::int32_t total = 0;
-      for (int e = 0; e < E; ++e) {
-        starts[e] = total;
-        total += counts[e];
-      }
-    });
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t group) const {
+    const std::int64_t first = group * kOrderExperts, left = E - first;
+    team.column_prefixes(before.from(first), blocks,
+                         static_cast<int>(left < kOrderExperts ? left : kOrderExperts),
+                         counts + first);
   }
 };
 
@@ -69,19 +65,24 @@ struct AddExperts {
 struct OrderCopies {
   Matrix<std::int32_t> copy_rows;  // (R, k)
   Matrix<std::int32_t> before;     // (blocks, E)
-  const std::int32_t* starts;      // (E)
+  const std::int32_t* counts;      // (E)
   Matrix<const std::int32_t> ids;  // (R, k)
   std::int64_t R;
-  int k;
+  int k, E;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t block) const {
     const std::int64_t begin = block * kOrderRows, end = std::min(begin + kOrderRows, R);
     std::int32_t* next = before.row(block);
     team.share([&](int member, auto members) {
+      std::int32_t first = 0;  // row of the expert
+      for (int e = member, added = 0; e < E; e += members) {
+        for (; added < e; ++added) first += counts[added];
+        next[e] += first;
+      }
       for (std::int64_t r = begin; r < end; ++r)
         for (int j = 0; j < k; ++j)
-          if (const int id = ids.row(r)[j]; id % members == member)
-            copy_rows.row(r)[j] = starts[id] + next[id]++;
+          if (const int id = ids.row(r)[j]; has_expert(member, members, id))
+            copy_rows.row(r)[j] = next[id]++;
     });
   }
 };
@@ -203,13 +204,15 @@ void ExpertOrder::run(auto launch, const Checker& check) const {
   check.ids("counts", counts, E);
   AXONN_CHECK(R * k <= std::numeric_limits<std::int32_t>::max(), "expert_order: ids is ", ids,
               ", want less than 2^31 elements");
-  std::int32_t* starts = launch.scratch.template take<std::int32_t>((blocks + 1) * E);
-  const Matrix<std::int32_t> before{starts + E, E};
+  const Matrix<std::int32_t> before{launch.scratch.template take<std::int32_t>(blocks * E), E};
+  auto* const sums = address<std::int32_t>(counts);
+  constexpr std::int64_t kExperts = rowwise::kOrderExperts,
+                         kAllThreads = 4096;  // a GPU's thread takes 8 at once
   const std::int64_t threads = std::int64_t{E} * 8, work = rowwise::kOrderRows * k;
   launch.rows({blocks, work, threads}, rowwise::CountExperts{before, ids, R, k, E});
-  launch.rows({1, E, threads},
-              rowwise::AddExperts{address<std::int32_t>(counts), starts, before, blocks, E});
-  launch.rows({blocks, work, threads}, rowwise::OrderCopies{copy_rows, before, starts, ids, R, k});
+  launch.rows({(E + kExperts - 1) / kExperts, blocks * kExperts, kAllThreads},
+              rowwise::AddExperts{sums, before, blocks, E});
+  launch.rows({blocks, work, threads}, rowwise::OrderCopies{copy_rows, before, sums, ids, R, k, E});
 }
 
 /// Checks copies of `rows` at copy_rows (R, k), one after another in `copies`.

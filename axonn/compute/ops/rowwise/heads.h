@@ -17,23 +17,23 @@ namespace axonn::rowwise {
 ///   out[i] = x[i] · cos - x[i + D/2] · sin        out[i + D/2] = x[i + D/2] · cos + x[i] · sin
 ///
 /// and by the opposite angles if `sign` is -1, as a gradient needs. With `neighbours` the pairs are
-/// (x[2i], x[2i + 1]). One team per row. Bound by memory: 2 · R · h · width · sizeof(T) bytes; all
-/// heads of a row share its angles. Source: Su et al., "RoFormer", 2021, which pairs neighbours;
-/// Hugging Face pairs the halves of a head.
+/// (x[2i], x[2i + 1]). Bound by memory: 2 · R · h · width · sizeof(T) bytes; all heads of a row
+/// share its angles. Source: Su et al., "RoFormer", 2021, which pairs neighbours; Hugging Face
+/// pairs the halves of a head.
 template <typename T, bool neighbours>
 struct RotaryKernel {
   Matrix<T> out;              // (R, h · width), may be inp
   Matrix<const T> inp;        // (R, h · width)
   Matrix<const float> table;  // (T, D): each row cosines, then sines
   std::int64_t count;         // T
-  int heads, D, width;        // of a head; D or more
+  int D, width;               // of a head; D or more
   float sign;
   const std::int32_t* positions;  // (R), or null: row % T
 
-  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row, HeadSpan heads) const {
     const int half = D / 2;
     const float* cosine = table.row(positions ? positions[row] : row_remainder(row, count));
-    for (int h = 0; h < heads; ++h) {
+    for (int h = heads.begin; h < heads.end; ++h) {
       const T* x = inp.row(row) + h * width;
       T* y = out.row(row) + h * width;
       if (width > D && x != y)
@@ -50,7 +50,7 @@ struct RotaryKernel {
   }
 };
 
-/// Copies each head of a token, D columns, to its entry in the token's slot. One team per row.
+/// Copies each head of a token, D columns, to its entry in the token's slot.
 /// Bound by memory: 2 · R · k · D · sizeof(T) bytes.
 template <typename T>
 struct KeepHeadsKernel {
@@ -58,19 +58,25 @@ struct KeepHeadsKernel {
   Matrix<const T> inp;            // (R, k · D)
   const std::int32_t* slots;      // (R), negative: the row is skipped
   const std::int32_t* positions;  // (R)
-  std::int64_t entries, heads;
+  std::int64_t entries, of_row;
   int D;
 
-  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row, HeadSpan heads) const {
     if (slots[row] < 0) return;
-    for (std::int64_t h = 0; h < heads; ++h) {
-      const std::int64_t first = (slots[row] * heads + h) * entries;
+    for (int h = heads.begin; h < heads.end; ++h) {
+      const std::int64_t first = (slots[row] * of_row + h) * entries;
       team.map(
           kept.row(first + row_remainder(positions[row], entries)), D, [](float x) { return x; },
           inp.row(row) + h * D);
     }
   }
 };
+
+/// The launch of kernels that make codes of heads: a thread makes a record.
+inline HeadWork codes_work(std::int64_t rows, std::int64_t heads, std::int64_t D) {
+  constexpr int kElements = 8;  // of a thread in other kernels
+  return {rows, heads, D, HeadCodes::records(D) * kElements};
+}
 
 /// The same as codes. Bound by memory: R · k · D · (sizeof(T) + 17/16) bytes.
 template <typename T>
@@ -79,13 +85,13 @@ struct KeepCodesKernel {
   Matrix<const T> inp;            // (R, k · D)
   const std::int32_t* slots;      // (R), negative: the row is skipped
   const std::int32_t* positions;  // (R)
-  std::int64_t entries, heads, D;
+  std::int64_t entries, of_row, D;
 
-  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row, HeadSpan heads) const {
     if (slots[row] < 0) return;
     const std::int64_t at = row_remainder(positions[row], entries);
-    for (std::int64_t h = 0; h < heads; ++h) {
-      const std::int64_t entry = (slots[row] * heads + h) * entries + at;
+    for (int h = heads.begin; h < heads.end; ++h) {
+      const std::int64_t entry = (slots[row] * of_row + h) * entries + at;
       team.each(static_cast<int>(HeadCodes::records(D)), [=, this](int record) {
         HeadCodes::put_record(inp.row(row) + h * D + record * HeadCodes::kRecord,
                               HeadCodes::count(D, record),
@@ -95,15 +101,15 @@ struct KeepCodesKernel {
   }
 };
 
-/// See ops::RoundHeads. One team per row. Bound by memory: 2 · R · k · D · sizeof(T) bytes.
+/// See ops::RoundHeads. Bound by memory: 2 · R · k · D · sizeof(T) bytes.
 template <typename T>
 struct RoundHeadsKernel {
   Matrix<T> out;        // (R, k · D), may be inp
   Matrix<const T> inp;  // (R, k · D)
-  std::int64_t heads, D;
+  std::int64_t D;
 
-  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    for (std::int64_t h = 0; h < heads; ++h)
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row, HeadSpan heads) const {
+    for (int h = heads.begin; h < heads.end; ++h)
       team.each(static_cast<int>(HeadCodes::records(D)), [=, this](int record) {
         const std::int64_t first = h * D + record * HeadCodes::kRecord;
         HeadCodes::round(inp.row(row) + first, HeadCodes::count(D, record), out.row(row) + first);
@@ -134,16 +140,15 @@ struct ChunkStartsKernel {
 };
 
 /// delta[row][head] = the sum of d_out · out over the head's columns, as the gradient of attention
-/// needs it. One team per row. Bound by memory: 2 · R · h · D · sizeof(T) bytes.
+/// needs it. Bound by memory: 2 · R · h · D · sizeof(T) bytes.
 template <typename T>
 struct HeadDots {
   Matrix<float> delta;         // (R, h)
   Matrix<const T> d_out, out;  // (R, h · D)
-  std::int64_t heads;
   int D;
 
-  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    for (std::int64_t h = 0; h < heads; ++h) {
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row, HeadSpan heads) const {
+    for (int h = heads.begin; h < heads.end; ++h) {
       const float sum = team.sum(
           D, [](auto a, auto b) { return a * b; }, d_out.row(row) + h * D, out.row(row) + h * D);
       team.once([&] { delta.row(row)[h] = sum; });
@@ -151,17 +156,17 @@ struct HeadDots {
   }
 };
 
-/// The columns of heads, see ops::CopyHeads. One team per row. Bound by memory:
-/// 2 · R · heads · width · sizeof(T) bytes.
+/// The columns of heads, see ops::CopyHeads. Bound by memory: 2 · R · heads · width · sizeof(T)
+/// bytes.
 template <typename T>
 struct CopyHeadsKernel {
   Matrix<T> out;
   Matrix<const T> inp;
-  std::int64_t heads, out_step, inp_step;
+  std::int64_t out_step, inp_step;
   int width;
 
-  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    for (std::int64_t h = 0; h < heads; ++h)
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row, HeadSpan heads) const {
+    for (int h = heads.begin; h < heads.end; ++h)
       team.map(
           out.row(row) + h * out_step, width, [](float x) { return x; },
           inp.row(row) + h * inp_step);
@@ -186,19 +191,18 @@ struct SumHeadsKernel {
   }
 };
 
-/// out = out · e^(stats - total), total = log(e^stats + e^sink). One team per row. Bound by memory:
-/// 2 · R · h · D · sizeof(T) bytes.
+/// out = out · e^(stats - total), total = log(e^stats + e^sink). Bound by memory: 2 · R · h · D ·
+/// sizeof(T) bytes.
 template <typename T, typename W>
 struct AddSinksKernel {
   Matrix<T> out;              // (R, h · D)
   Matrix<float> total;        // (R, h)
   Matrix<const float> stats;  // (R, h)
   const W* sinks;
-  std::int64_t heads;
   int D;
 
-  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    for (std::int64_t h = 0; h < heads; ++h) {
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row, HeadSpan heads) const {
+    for (int h = heads.begin; h < heads.end; ++h) {
       const float keys = stats.row(row)[h], sink = get(sinks[h]), most = greatest(keys, sink);
       const float sum = most + std::log(exponential(keys - most) + exponential(sink - most));
       T* head = out.row(row) + h * D;
@@ -209,19 +213,18 @@ struct AddSinksKernel {
   }
 };
 
-/// terms[row][head] = -e^(sink - total) · the sum of d_out · out over the head's columns. One team
-/// per row. Bound by memory: 2 · R · h · D · sizeof(T) bytes.
+/// terms[row][head] = -e^(sink - total) · the sum of d_out · out over the head's columns. Bound by
+/// memory: 2 · R · h · D · sizeof(T) bytes.
 template <typename T, typename W>
 struct SinkTermsKernel {
   Matrix<float> terms;         // (R, h)
   Matrix<const T> d_out, out;  // (R, h · D)
   Matrix<const float> total;   // (R, h)
   const W* sinks;
-  std::int64_t heads;
   int D;
 
-  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    for (std::int64_t h = 0; h < heads; ++h) {
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row, HeadSpan heads) const {
+    for (int h = heads.begin; h < heads.end; ++h) {
       const float sum = team.sum(
           D, [](auto a, auto b) { return a * b; }, d_out.row(row) + h * D, out.row(row) + h * D);
       const float share = exponential(get(sinks[h]) - total.row(row)[h]);
@@ -246,13 +249,13 @@ void RotaryEmbedding::run(auto launch, const Checker& check) const {
   AXONN_CHECK(table.cols > 0 && table.cols % 2 == 0 && table.cols <= head && inp.cols % head == 0,
               "rotary_embedding: inp is ", inp, ", want whole heads of the width of table ", table,
               ", which must be even, or of head_dim = ", head_dim, ", at least as wide");
-  const int D = width(table), of_head = static_cast<int>(head), heads = width(inp) / of_head;
+  const int D = width(table);
   with_type(inp.dtype, [&]<typename T>(T) {
     const auto launch_with = [&]<bool pairs_neighbours>(std::bool_constant<pairs_neighbours>) {
-      launch.rows({inp.rows, inp.cols, D / 2},
-                  rowwise::RotaryKernel<T, pairs_neighbours>{
-                      out, inp, table, table.rows, heads, D, of_head, inverse ? -1.0f : 1.0f,
-                      address<const std::int32_t>(positions)});
+      launch.heads({inp.rows, width(inp) / head, head, D / 2},
+                   rowwise::RotaryKernel<T, pairs_neighbours>{
+                       out, inp, table, table.rows, D, static_cast<int>(head),
+                       inverse ? -1.0f : 1.0f, address<const std::int32_t>(positions)});
     };
     neighbours ? launch_with(std::true_type{}) : launch_with(std::false_type{});
   });
@@ -277,11 +280,11 @@ void KeepHeads::run(auto launch, const Checker& check) const {
   const std::int64_t heads = inp.cols / D;
   with_type(inp.dtype, [&]<typename T>(T) {
     if (codes)
-      launch.rows({inp.rows, inp.cols, heads * HeadCodes::records(D)},
-                  rowwise::KeepCodesKernel<T>{kept, inp, of, at, entries, heads, D});
+      launch.heads(rowwise::codes_work(inp.rows, heads, D),
+                   rowwise::KeepCodesKernel<T>{kept, inp, of, at, entries, heads, D});
     else
-      launch.rows({inp.rows, inp.cols, D},
-                  rowwise::KeepHeadsKernel<T>{kept, inp, of, at, entries, heads, width(kept)});
+      launch.heads({inp.rows, heads, D},
+                   rowwise::KeepHeadsKernel<T>{kept, inp, of, at, entries, heads, width(kept)});
   });
 }
 
@@ -292,8 +295,8 @@ void RoundHeads::run(auto launch, const Checker& check) const {
               ", want whole heads of ", head_dim, " columns");
   const std::int64_t heads = inp.cols / head_dim;
   with_type(inp.dtype, [&]<typename T>(T) {
-    launch.rows({inp.rows, inp.cols, heads * HeadCodes::records(head_dim)},
-                rowwise::RoundHeadsKernel<T>{out, inp, heads, head_dim});
+    launch.heads(rowwise::codes_work(inp.rows, heads, head_dim),
+                 rowwise::RoundHeadsKernel<T>{out, inp, head_dim});
   });
 }
 
@@ -322,13 +325,14 @@ void CopyHeads::run(auto launch, const Checker& check) const {
                   (inp_step == 0 || inp_step >= width),
               "copy_heads: ", heads, " heads of ", width, " columns, ", inp_step, " and ", out_step,
               " apart, do not lie in inp ", inp, " and out ", out);
-  const rowwise::RowWork work{inp.rows, heads * width, width};
   const int each = static_cast<int>(width);
   with_type(inp.dtype, [&]<typename T>(T) {
     if (out_step == 0)
-      launch.rows(work, rowwise::SumHeadsKernel<T>{out, inp, heads, inp_step, each});
+      launch.rows({inp.rows, heads * width, width},
+                  rowwise::SumHeadsKernel<T>{out, inp, heads, inp_step, each});
     else
-      launch.rows(work, rowwise::CopyHeadsKernel<T>{out, inp, heads, out_step, inp_step, each});
+      launch.heads({inp.rows, heads, width},
+                   rowwise::CopyHeadsKernel<T>{out, inp, out_step, inp_step, each});
   });
 }
 
@@ -349,8 +353,8 @@ void AddSinks::run(auto launch, const Checker& check) const {
   check.f32("stats", stats, out.rows, heads);
   const int D = static_cast<int>(out.cols / heads);
   with_types(out.dtype, sinks.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows({out.rows, out.cols, D}, rowwise::AddSinksKernel<T, W>{
-                                             out, total, stats, address<const W>(sinks), heads, D});
+    launch.heads({out.rows, heads, D},
+                 rowwise::AddSinksKernel<T, W>{out, total, stats, address<const W>(sinks), D});
   });
 }
 
@@ -360,9 +364,8 @@ void SinkTerms::run(auto launch, const Checker& check) const {
   check.f32("terms", terms, out.rows, heads);
   const int D = static_cast<int>(out.cols / heads);
   with_types(out.dtype, sinks.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows({out.rows, out.cols, D},
-                rowwise::SinkTermsKernel<T, W>{terms, d_out, out, total, address<const W>(sinks),
-                                               heads, D});
+    launch.heads({out.rows, heads, D}, rowwise::SinkTermsKernel<T, W>{terms, d_out, out, total,
+                                                                      address<const W>(sinks), D});
   });
 }
 

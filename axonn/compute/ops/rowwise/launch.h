@@ -16,6 +16,8 @@
 // ops/gpu/launch.cuh), a small value that launches kernels of this folder by these functions:
 //
 // - rows(work, kernel): kernel(team, row) for every row.
+// - heads(work, kernel): kernel(team, row, heads) for all heads of every row. Kernels make the same
+//   reductions for every head.
 // - tiles(rows, cols, kernel): kernel(team, tile) for tiles that cover all columns of all rows.
 // - reduce(rows, cols, out, make, combine): the same, where kernel = make(partial) writes a partial
 //   result for each tile. Combines these with out: their sum, or another result of at least 0.

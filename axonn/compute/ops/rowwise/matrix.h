@@ -121,4 +121,15 @@ struct RowWork {
   std::int64_t at_once = cols;  ///< columns that a team handles in one call of its functions
 };
 
+/// The heads of a launch: a team has some of a row's.
+struct HeadWork {
+  std::int64_t rows, heads, width;
+  std::int64_t at_once = width;  ///< as of RowWork
+};
+
+/// The heads that a team has of a row.
+struct HeadSpan {
+  int begin, end;
+};
+
 }  // namespace axonn::rowwise

@@ -248,18 +248,18 @@ struct RmsNormSumsKernel {
   }
 };
 
-/// The norm over each head's D columns, with one weight (D) for all heads. One team per row.
+/// The norm over each head's D columns, with one weight (D) for all heads.
 template <typename T, typename W>
 struct HeadNormKernel {
   Matrix<T> out;        // (R, h · D)
   Matrix<const T> inp;  // (R, h · D)
   const W* weight;      // (D)
   Matrix<float> rstd;   // (R, h)
-  int heads, D;
+  int D;
   float eps;
 
-  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    for (int h = 0; h < heads; ++h) {
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row, HeadSpan heads) const {
+    for (int h = heads.begin; h < heads.end; ++h) {
       const T* x = inp.row(row) + h * D;
       const float squares = team.sum(
           D, [](auto v) { return v * v; }, x);
@@ -278,10 +278,10 @@ struct HeadNormBackwardKernel {
   Matrix<const T> d_out, inp;  // (R, h · D)
   const W* weight;             // (D)
   Matrix<const float> rstd;    // (R, h)
-  int heads, D;
+  int D;
 
-  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    for (int h = 0; h < heads; ++h) {
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row, HeadSpan heads) const {
+    for (int h = heads.begin; h < heads.end; ++h) {
       const T *x = inp.row(row) + h * D, *dy = d_out.row(row) + h * D;
       const float scale = rstd.row(row)[h];
       const float g_x = team.sum(
@@ -493,9 +493,9 @@ void HeadNorm::run(auto launch, const Checker& check) const {
   const int heads = check_heads(check, *this);
   check.like("out", out, inp);
   with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows({inp.rows, inp.cols, weight.cols},
-                rowwise::HeadNormKernel<T, W>{out, inp, address<const W>(weight), rstd, heads,
-                                              width(weight), eps});
+    launch.heads({inp.rows, heads, weight.cols},
+                 rowwise::HeadNormKernel<T, W>{out, inp, address<const W>(weight), rstd,
+                                               width(weight), eps});
   });
 }
 
@@ -505,11 +505,11 @@ void HeadNormBackward::run(auto launch, const Checker& check) const {
   check.like("d_out", d_out, inp);
   check.like("d_inp", d_inp, inp);
   if (d_weight.data) check.f32("d_weight", d_weight, 1, weight.cols);
-  const rowwise::RowWork work{inp.rows, inp.cols, weight.cols};
   const auto rstd = Matrix<const float>(forward.rstd);
   with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows(work, rowwise::HeadNormBackwardKernel<T, W>{
-                          d_inp, d_out, inp, address<const W>(weight), rstd, heads, width(weight)});
+    launch.heads({inp.rows, heads, weight.cols},
+                 rowwise::HeadNormBackwardKernel<T, W>{d_inp, d_out, inp, address<const W>(weight),
+                                                       rstd, width(weight)});
   });
   if (!d_weight.data || inp.count() == 0) return;
   const std::int64_t all = inp.rows * heads;

@@ -445,7 +445,7 @@ void RowDots::run(auto launch, const Checker& check) const {
   check.like("b", b, a);
   check.f32("out", out, a.rows, 1);
   with_type(a.dtype, [&]<typename T>(T) {
-    launch.rows({a.rows, a.cols}, rowwise::HeadDots<T>{out, a, b, 1, width(a)});
+    launch.heads({a.rows, 1, a.cols}, rowwise::HeadDots<T>{out, a, b, width(a)});
   });
 }
 

@@ -21,6 +21,12 @@ void add(PeerWork& work, const Buffer& out, const Buffer& inp) {
   work.inps[work.inps_count++] = inp.data;
 }
 
+/// Calls f(other) for all `size` ranks, from the one after `rank` on: so ranks that work at the
+/// same pace read, and write, the memory of different ranks.
+void for_each_from(int rank, int size, const auto& f) {
+  for (int step = 1; step <= size; ++step) f((rank + step) % size);
+}
+
 /// A reduction of elements [begin, begin + count) of every rank's inp. The caller adds the outs.
 PeerWork reduce_of(std::span<const Call> calls, std::int64_t begin, std::int64_t count) {
   PeerWork work{
@@ -37,7 +43,9 @@ PeerWork all_reduce(std::span<const Call> calls, int rank) {
                      each = (n + size * unit - 1) / (size * unit) * unit,
                      begin = std::min(n, rank * each), count = std::min(n - begin, each);
   PeerWork work = reduce_of(calls, begin, count);
-  for (const Call& call : calls) work.outs[work.outs_count++] = part(call.out, begin, count).data;
+  for_each_from(rank, static_cast<int>(size), [&](int other) {
+    work.outs[work.outs_count++] = part(calls[other].out, begin, count).data;
+  });
   return work;
 }
 
@@ -49,14 +57,14 @@ PeerWork all_to_all(std::span<const Call> calls, int rank) {
     add(work, calls[to].piece_from(from, size), calls[from].piece_to(to, size));
   };
   PeerWork work{.kind = calls[rank].counted() ? PeerWork::Kind::copy : PeerWork::Kind::swap};
-  for (int other = 0; other < size; ++other) {
+  for_each_from(rank, size, [&](int other) {
     if (work.kind == PeerWork::Kind::copy) {
       move(work, rank, other);
     } else if ((rank + other) % 2 == 1 ? rank < other : rank >= other) {
       move(work, rank, other);
       move(work, other, rank);
     }
-  }
+  });
   return work;
 }
 
@@ -203,8 +211,9 @@ PeerWork part_of(std::span<const Call> calls, int rank) {
     }
     case Operation::all_gather: {
       PeerWork work;
-      for (int r = 0; r < size; ++r)
+      for_each_from(rank, size, [&](int r) {
         add(work, part(mine.out, r * mine.inp.count, mine.inp.count), calls[r].inp);
+      });
       return work;
     }
     case Operation::all_to_all:

@@ -23,9 +23,14 @@ class DeviceLink {
 
   /// Begins to enqueue a collective on the stream. An all_to_all is not in place.
   virtual void enqueue(const Call& call, Stream& stream) = 0;
+  /// A part of a group.
+  struct Split {
+    int color, key;
+    int blocks = 0;  ///< of the GPU that its collectives have at most; 0: as the library chooses
+  };
   /// Begins to make a group of the ranks with this color, ordered by key. A rank with a negative
   /// color gets no group. Collective.
-  virtual void begin_split(int color, int key) = 0;
+  virtual void begin_split(const Split& split) = 0;
   /// Returns the group that begin_split() made, after ready(); null if the color was negative. The
   /// group itself may not be ready yet.
   virtual std::shared_ptr<DeviceLink> take_split() = 0;

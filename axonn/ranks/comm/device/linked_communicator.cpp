@@ -18,32 +18,57 @@ namespace {
 
 using Watchdog = std::shared_ptr<DeviceWatchdog>;
 
+/// The multiprocessors that the collectives of a group have while some are in flight: they run one
+/// after another.
+class Lent {
+ public:
+  explicit Lent(Device& device) : device_(device) {}
+  void begin(int blocks) {
+    if (works_++ == 0) device_.lend(blocks_ = blocks);
+  }
+  void end() {
+    if (--works_ == 0) device_.lend(-blocks_);
+  }
+
+ private:
+  Device& device_;
+  int works_ = 0, blocks_ = 0;
+};
+
 /// State of a collective on its group's stream.
 class LinkedWork final : public Work::State {
  public:
   using Span = std::optional<std::pair<Moment, Moment>>;
 
-  LinkedWork(Watchdog watchdog, Device& device, std::shared_ptr<const Event> finished,
-             std::unique_ptr<Scratch> memory, Span span)
-      : watchdog_(std::move(watchdog)),
-        device_(device),
-        finished_(std::move(finished)),
-        memory_(std::move(memory)),
-        span_(std::move(span)) {}
+  struct Held {
+    std::shared_ptr<const Event> finished;
+    std::unique_ptr<Scratch> memory;  // that the collective uses until then
+    Span span;
+    std::shared_ptr<Lent> lent;  // null when it is given back
+  };
+
+  LinkedWork(Watchdog watchdog, Device& device, Held held)
+      : watchdog_(std::move(watchdog)), device_(device), held_(std::move(held)) {}
+  LinkedWork(const LinkedWork&) = delete;
+  LinkedWork& operator=(const LinkedWork&) = delete;
+  ~LinkedWork() override { give_back(); }
   void wait() override {
+    give_back();
     watchdog_->check();
-    device_.compute().wait(*finished_);
+    device_.compute().wait(*held_.finished);
   }
-  bool done() override { return finished_->done(); }
+  bool done() override { return held_.finished->done(); }
   Moment moment() override { return device_.moment(device_.compute()); }
-  Span span() override { return span_; }
+  Span span() override { return held_.span; }
 
  private:
+  void give_back() {
+    if (const auto lent = std::exchange(held_.lent, nullptr)) lent->end();
+  }
+
   Watchdog watchdog_;
   Device& device_;
-  std::shared_ptr<const Event> finished_;
-  std::unique_ptr<Scratch> memory_;  // that the collective uses until then
-  Span span_;
+  Held held_;
 };
 
 class LinkedCommunicator final : public DeviceCommunicator {
@@ -80,7 +105,8 @@ class LinkedCommunicator final : public DeviceCommunicator {
     std::unique_ptr<Communicator> part = host().split(color, part_name);
     // A group of one rank needs no link, but the split is collective.
     std::shared_ptr<DeviceLink> link =
-        split_link(part->size() > 1 ? color : -1, rank(), concat("split ", part_name));
+        split_link({part->size() > 1 ? color : -1, rank(), policy().gpu_blocks_of(part_name)},
+                   concat("split ", part_name));
     return std::make_unique<LinkedCommunicator>(
         std::move(part_name), std::move(part), arena_,
         LinkSetup{std::move(link), made_of_.watchdog, made_of_.host_name});
@@ -116,8 +142,10 @@ class LinkedCommunicator final : public DeviceCommunicator {
     std::shared_ptr<const Event> finished = stream_->record();
     // A captured collective does not run yet, and its events must not be queried.
     if (!device().capturing()) entry.on_device(std::move(ready), finished);
-    return std::make_shared<LinkedWork>(made_of_.watchdog, device(), std::move(finished),
-                                        std::move(memory), std::move(span));
+    lent_->begin(policy().spares ? policy().gpu_blocks_of(name()) : 0);
+    return std::make_shared<LinkedWork>(
+        made_of_.watchdog, device(),
+        LinkedWork::Held{std::move(finished), std::move(memory), std::move(span), lent_});
   }
 
   void policy_changed() override {
@@ -138,8 +166,9 @@ class LinkedCommunicator final : public DeviceCommunicator {
       if (hosts.of(r) != r / ranks_on_host_) return;
     if (hosts.count() == 1 || ranks_on_host_ == 1 || size() % ranks_on_host_ != 0) return;
     shape_ = shape_of(hosts, size());
-    inside_ = begun(split_link(rank() / ranks_on_host_, rank(), "split inside the host"));
-    across_ = begun(split_link(rank() % ranks_on_host_, rank(), "split across hosts"));
+    const int blocks = policy().gpu_blocks_of(name());
+    inside_ = begun(split_link({rank() / ranks_on_host_, rank(), blocks}, "split inside the host"));
+    across_ = begun(split_link({rank() % ranks_on_host_, rank(), blocks}, "split across hosts"));
   }
 
   bool in_two_levels(const Call& call) const {
@@ -200,12 +229,12 @@ class LinkedCommunicator final : public DeviceCommunicator {
   }
 
   /// The link of a part of the group; null without one. It may not be ready yet.
-  std::shared_ptr<DeviceLink> split_link(int color, int key, const std::string& what) {
+  std::shared_ptr<DeviceLink> split_link(const DeviceLink::Split& split, const std::string& what) {
     if (!link_) return nullptr;
     const auto entry = watchdog_->begin(name(), call_text(what));
     {
       const auto lock = watchdog_->hold();
-      link_->begin_split(color, key);
+      link_->begin_split(split);
     }
     await(*link_);
     return link_->take_split();
@@ -240,6 +269,7 @@ class LinkedCommunicator final : public DeviceCommunicator {
   DeviceWatchdog* watchdog_;
   Arena& arena_;
   std::unique_ptr<Stream> stream_;
+  std::shared_ptr<Lent> lent_ = std::make_shared<Lent>(device());
   std::shared_ptr<DeviceLink> link_;
   std::shared_ptr<DeviceLink> inside_, across_;  // null unless the group can work in two levels
   int ranks_on_host_ = 1;

@@ -102,13 +102,14 @@ class NcclLink final : public DeviceLink {
            inp_row, of.rows);
   }
 
-  void begin_split(int color, int key) override {
+  void begin_split(const Split& split) override {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
+    if (split.blocks > 0) config.maxCTAs = split.blocks;
     part_ = std::make_shared<NcclLink>(0);
     part_->latest_ = "ncclCommSplit";
-    begun("ncclCommSplit", ncclCommSplit(comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key,
-                                         &part_->comm_, &config));
+    const int color = split.color < 0 ? NCCL_SPLIT_NOCOLOR : split.color;
+    begun("ncclCommSplit", ncclCommSplit(comm_, color, split.key, &part_->comm_, &config));
   }
   std::shared_ptr<DeviceLink> take_split() override {
     const auto part = std::exchange(part_, nullptr);

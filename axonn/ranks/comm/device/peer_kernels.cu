@@ -9,7 +9,7 @@ namespace axonn {
 namespace {
 
 constexpr int kThreads = 512;
-/// Maximum blocks of a launch. Each thread has 16 bytes of every peer in flight, and enough
+/// Maximum blocks of a launch. Each thread has 16 bytes of several peers in flight, and enough
 /// multiprocessors remain for the compute that overlaps with it.
 constexpr std::int64_t kMostBlocks = 32;
 

@@ -79,21 +79,31 @@ struct Reduce {
   }
 };
 
-/// Copies (at_once = 1), or swaps (at_once = 2): reads two inps before it writes either out.
-template <typename Unit, int at_once>
+/// Copies, or swaps. A thread reads units of four arrays before it writes any of them, so that it
+/// has that many reads of other ranks' memory under way; pairs that are swapped are among them.
+template <typename Unit>
 struct Copy {
+  static constexpr int kTogether = 4;
   PeerWork work;
 
   AXONN_DEVICE void operator()(std::int64_t thread, std::int64_t threads) const {
-    for (int k = 0; k < work.outs_count; k += at_once) {
-      const std::int64_t units = work.bytes.data()[k] / static_cast<std::int64_t>(sizeof(Unit));
-      for (std::int64_t i = thread; i < units; i += threads) {
-        Unit kept[at_once];
-        for (int j = 0; j < at_once; ++j)
-          kept[j] = static_cast<const Unit*>(work.inps.data()[k + j])[i];
-        for (int j = 0; j < at_once; ++j) static_cast<Unit*>(work.outs.data()[k + j])[i] = kept[j];
+    std::int64_t most = 0;
+    for (int k = 0; k < work.outs_count; ++k) most = units(k) > most ? units(k) : most;
+    for (std::int64_t i = thread; i < most; i += threads)
+      for (int first = 0; first < work.outs_count; first += kTogether) {
+        Unit kept[kTogether];
+        for (int j = 0; j < kTogether; ++j)
+          if (first + j < work.outs_count && i < units(first + j))
+            kept[j] = static_cast<const Unit*>(work.inps.data()[first + j])[i];
+        for (int j = 0; j < kTogether; ++j)
+          if (first + j < work.outs_count && i < units(first + j))
+            static_cast<Unit*>(work.outs.data()[first + j])[i] = kept[j];
       }
-    }
+  }
+
+ private:
+  AXONN_DEVICE std::int64_t units(int k) const {
+    return work.bytes.data()[k] / static_cast<std::int64_t>(sizeof(Unit));
   }
 };
 
@@ -107,25 +117,17 @@ inline bool aligned(const PeerWork& work, std::uintptr_t bytes) {
   return bits % bytes == 0;
 }
 
-/// with_kernel_of() for a copy or a swap in units of Unit.
-template <typename Unit, typename Launch>
-void with_copy_of(const PeerWork& work, const Launch& launch) {
-  const std::int64_t units = std::ranges::max(work.bytes) / static_cast<std::int64_t>(sizeof(Unit));
-  if (work.kind == PeerWork::Kind::swap)
-    launch(Copy<Unit, 2>{work}, units);
-  else
-    launch(Copy<Unit, 1>{work}, units);
-}
-
 /// Calls launch(kernel, items) with the kernel of this work. At most `items` threads have something
 /// to do.
 template <typename Launch>
 void with_kernel_of(const PeerWork& work, const Launch& launch) {
   if (work.empty()) return;
   if (work.kind != PeerWork::Kind::reduce) {
-    if (aligned(work, kPackBytes)) return with_copy_of<Pack<std::uint32_t>>(work, launch);
-    if (aligned(work, sizeof(std::uint32_t))) return with_copy_of<std::uint32_t>(work, launch);
-    return with_copy_of<std::uint8_t>(work, launch);
+    const auto copy = [&]<typename Unit>(Unit) {
+      launch(Copy<Unit>{work}, std::ranges::max(work.bytes) / std::int64_t{sizeof(Unit)});
+    };
+    if (aligned(work, kPackBytes)) return copy(Pack<std::uint32_t>{});
+    return aligned(work, sizeof(std::uint32_t)) ? copy(std::uint32_t{}) : copy(std::uint8_t{});
   }
   reduction::with_types(work.dtype, work.op, [&](auto element, auto op) {
     using T = decltype(element);

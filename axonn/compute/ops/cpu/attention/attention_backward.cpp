@@ -263,9 +263,9 @@ void CpuBackend::attention_backward(const AttentionBackward& args) {
   const Matrix<float> delta{memory + each * threads_, forward.heads};
   const std::int64_t shares = whole ? 1 : key_blocks + query_blocks;
   with_type(forward.q.dtype, [&]<typename T>(T) {
-    Launch{threads_, scratch_}.rows(
-        {rows, forward.q.cols}, rowwise::HeadDots<T>{delta, args.d_out, forward.out, forward.heads,
-                                                     static_cast<int>(forward.head_dim)});
+    Launch{threads_, scratch_}.heads(
+        {rows, forward.heads, forward.head_dim},
+        rowwise::HeadDots<T>{delta, args.d_out, forward.out, static_cast<int>(forward.head_dim)});
 #pragma omp parallel for num_threads(threads_) schedule(dynamic)
     for (std::int64_t i = 0; i < pairs * shares; ++i) {
       const Workspace work(memory + each * omp_get_thread_num(), width);

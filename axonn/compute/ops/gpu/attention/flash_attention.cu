@@ -69,9 +69,9 @@ void flash_attention_backward(const Launch& launch, const AttentionBackward& arg
   float* delta = launch.scratch.take<float>(rows * heads);
   const FlashOperands operands(forward);
   const FlashGradients gradients(args, {delta, heads});
-  launch.rows({rows, width},
-              rowwise::HeadDots<bf16>{
-                  {delta, heads}, args.d_out, forward.out, heads, static_cast<int>(width)});
+  launch.heads(
+      {rows, heads, width},
+      rowwise::HeadDots<bf16>{{delta, heads}, args.d_out, forward.out, static_cast<int>(width)});
   with_width(width, [&]<int D>(std::integral_constant<int, D>) {
     if (heads > 0)
       launch_parts<FlashQueryShape<D>, FlashBackwardQueriesMemory<D>>(

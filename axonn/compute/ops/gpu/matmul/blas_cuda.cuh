@@ -16,6 +16,9 @@ namespace axonn::cuda {
 
 inline constexpr const char* kBlasName = "cuBLASLt";
 
+/// The attribute of a product that says how many multiprocessors it is to use, if there is one.
+inline constexpr std::optional kMultiprocessorTarget = CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET;
+
 /// "13.0.2".
 inline std::string blas_version() {
   const std::size_t version = cublasLtGetVersion();  // 130002

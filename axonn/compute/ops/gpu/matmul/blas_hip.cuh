@@ -34,6 +34,8 @@ inline constexpr auto CUBLAS_OP_T = HIPBLAS_OP_T;
 inline constexpr auto CUDA_R_32F = HIP_R_32F;
 inline constexpr auto CUDA_R_16F = HIP_R_16F;
 inline constexpr auto CUDA_R_16BF = HIP_R_16BF;
+inline constexpr auto CUBLASLT_MATRIX_LAYOUT_ROWS = HIPBLASLT_MATRIX_LAYOUT_ROWS;
+inline constexpr auto CUBLASLT_MATRIX_LAYOUT_COLS = HIPBLASLT_MATRIX_LAYOUT_COLS;
 inline constexpr auto CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = HIPBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
 inline constexpr auto CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET =
     HIPBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET;
@@ -108,6 +110,8 @@ inline const char* cublasLtGetStatusString(hipblasStatus_t status) {
 namespace axonn::cuda {
 
 inline constexpr const char* kBlasName = "hipBLASLt";
+
+inline constexpr std::optional<hipblasLtMatmulDescAttributes_t> kMultiprocessorTarget = {};
 
 /// "0.10.0": the version of the header, because the library tells its own only if there is a GPU.
 inline std::string blas_version() {

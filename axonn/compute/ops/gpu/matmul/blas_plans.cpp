@@ -56,6 +56,7 @@ struct Key {
   std::int64_t count = 1;
   Side out, a, b;
   Side beside = {};  // the auxiliary matrix of the epilogue
+  int multiprocessors = 0;
   auto operator<=>(const Key&) const = default;
 };
 
@@ -69,7 +70,8 @@ Key key_of(const BatchedMatmul& args) {
           side(one.out, args.out_step),
           side(one.a, args.a_step),
           side(one.b, args.b_step),
-          side(auxiliary_of(one), 0)};
+          side(auxiliary_of(one), 0),
+          kMultiprocessorTarget ? args.multiprocessors : 0};
 }
 
 /// cuBLASLt's layout of a row-major matrix of `rows` rows and `cols` columns: its transpose.
@@ -96,16 +98,20 @@ struct Layouts {
   Layout a, b, out;
 };
 
-Layouts layouts_of(const Key& key) {
-  const MatmulShape& s = key.shape;
-  const auto oriented = [&](DType type, bool transposed, std::pair<std::int64_t, std::int64_t> size,
-                            const Side& side) {
-    return transposed ? layout_of(type, size.second, size.first, side, key.count)
-                      : layout_of(type, size.first, size.second, side, key.count);
+/// Makes the layouts those of the product; ones that exist have its types and strides.
+void set_layouts(Layouts& layouts, const Key& key) {
+  const auto set = [&](Layout& layout, DType type, std::int64_t rows, std::int64_t cols,
+                       const Side& side) {
+    if (!layout) layout = layout_of(type, rows, cols, side, key.count);
+    for (const auto& [what, count] : {std::pair{CUBLASLT_MATRIX_LAYOUT_ROWS, cols},
+                                      std::pair{CUBLASLT_MATRIX_LAYOUT_COLS, rows}})
+      check("cublasLtMatrixLayoutSetAttribute",
+            cublasLtMatrixLayoutSetAttribute(layout.get(), what, &count, sizeof count));
   };
-  return {.a = oriented(s.type, s.a_transposed, {s.M, s.K}, key.a),
-          .b = oriented(s.type, s.b_transposed, {s.K, s.N}, key.b),
-          .out = oriented(s.out_type, false, {s.M, s.N}, key.out)};
+  const MatmulShape& s = key.shape;
+  set(layouts.a, s.type, s.a_transposed ? s.K : s.M, s.a_transposed ? s.M : s.K, key.a);
+  set(layouts.b, s.type, s.b_transposed ? s.N : s.K, s.b_transposed ? s.K : s.N, key.b);
+  set(layouts.out, s.out_type, s.M, s.N, key.out);
 }
 
 /// The product with its rows, M, or K if a is transposed, rounded up to a multiple of kRows.
@@ -143,6 +149,7 @@ Operation operation_of(const Key& key) {
   set(CUBLASLT_MATMUL_DESC_TRANSA, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(shape));
+  if (key.multiprocessors > 0) set(*kMultiprocessorTarget, std::int32_t{key.multiprocessors});
   // The heuristic needs an address for its alignment; each product sets the real one.
   const auto some_address = [](std::uint32_t alignment) {
     return reinterpret_cast<const void*>(std::uintptr_t{alignment});
@@ -171,10 +178,12 @@ struct Way {
 /// How products of one Key are computed.
 struct Plan {
   Operation operation;
-  Layouts layouts;
-  std::vector<Algorithm> found;  // by the heuristic, the default first; empty only if may_be_left()
-  std::vector<Way> ways = {};    // those that were wanted so far
-  bool refused = false;          // the heuristic has algorithms, but a product was refused
+  Layouts layouts = {};
+  Layouts varying = {};  // of the latest product whose rows were rounded to these
+  std::vector<Algorithm> found =
+      {};                      // by the heuristic, the default first; empty only if may_be_left()
+  std::vector<Way> ways = {};  // those that were wanted so far
+  bool refused = false;        // the heuristic has algorithms, but a product was refused
 };
 
 }  // namespace
@@ -235,7 +244,8 @@ struct BlasPlans::State {
     const auto known = plans.find(key);
     if (known != plans.end()) return known->second;
     if (plans.size() >= kMostPlans) plans.clear();
-    Plan plan{.operation = operation_of(key), .layouts = layouts_of(key), .found = {}};
+    Plan plan{.operation = operation_of(key)};
+    set_layouts(plan.layouts, key);
     plan.found = ask(key, plan);
     return plans.emplace(key, std::move(plan)).first->second;
   }
@@ -313,10 +323,10 @@ struct BlasPlans::State {
   /// Enqueues the product with the algorithm of its rounded rows. Returns false if there is none,
   /// or if it does not compute these rows; later products do not depend on that.
   bool enqueue_as_rounded(const Lane& lane, const BatchedMatmul& args, const Key& key) {
-    const Plan& plan = plan_of(with_rounded_rows(key));
+    Plan& plan = plan_of(with_rounded_rows(key));
     if (plan.found.empty()) return false;
-    const Layouts layouts = layouts_of(key);
-    const BlasProblem problem = problem_of(key, plan, layouts);
+    set_layouts(plan.varying, key);
+    const BlasProblem problem = problem_of(key, plan, plan.varying);
     Algorithm algorithm = plan.found.front();
     if (!computes(problem, algorithm, kWorkspaceBytes)) return false;
     const cublasStatus_t status = multiply(lane, args, problem, algorithm);

@@ -19,6 +19,8 @@ struct BatchedMatmul {
   std::int64_t out_step = 0, a_step = 0, b_step = 0;  ///< elements
   /// Whether M, or K if a is transposed, changes from call to call, as that of an expert.
   bool rows_vary = false;
+  /// That the product is to use; 0: all of the GPU's. Ignored where the library cannot be told.
+  int multiprocessors = 0;
 };
 
 /// How cuBLASLt, or hipBLASLt on AMD GPUs, computes products on the GPU that is current: for each

@@ -1,5 +1,7 @@
 #include "axonn/compute/ops/gpu/matmul/products.h"
 
+#include <algorithm>
+
 #include "axonn/compute/ops/operand_checks.h"
 #include "axonn/compute/tensor/gpu/runtime.cuh"
 #include "axonn/compute/tensor/scratch.h"
@@ -10,7 +12,10 @@ namespace axonn::cuda {
 bool Products::run(const Lane& lane, const Matmul& args, bool rows_vary) {
   check_matmul(args);
   if (args.out.count() == 0) return true;
-  BatchedMatmul product{.one = args, .rows_vary = rows_vary};
+  const int lent = rows_vary ? 0 : arena_.device().lent();
+  BatchedMatmul product{.one = args,
+                        .rows_vary = rows_vary,
+                        .multiprocessors = lent > 0 ? std::max(multiprocessors_ - lent, 1) : 0};
   Matmul& fused = product.one;
   if (args.a.count() == 0 || !fuses_bias(args)) fused.bias = {};
   if (args.bias_gradient.data) fused.bias_gradient.data = lane.sums;  // which it overwrites

@@ -18,8 +18,10 @@ namespace axonn::cuda {
 /// time.
 class Products {
  public:
-  /// Runs on the compute stream of the arena's device. The arena must outlive it.
-  explicit Products(Arena& arena) : arena_(arena), lanes_(arena.device()) {}
+  /// Runs on the compute stream of the arena's device, a GPU of so many multiprocessors, of which
+  /// dense products leave those that are lent. The arena must outlive it.
+  Products(Arena& arena, int multiprocessors)
+      : arena_(arena), multiprocessors_(multiprocessors), lanes_(arena.device()) {}
 
   /// Returns false, with nothing done, if cuBLASLt refuses the product because of its epilogue,
   /// although its heuristic knew an algorithm; fuses() then is false from now on. If it refuses a
@@ -47,6 +49,7 @@ class Products {
   bool run(const Lane& lane, const Matmul& args, bool rows_vary);
 
   Arena& arena_;
+  int multiprocessors_;
   ProductLanes lanes_;
   BlasPlans plans_;
 };
