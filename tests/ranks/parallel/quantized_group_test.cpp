@@ -53,17 +53,21 @@ std::vector<float> initial_values(const ParameterSpec& spec) {
   return all;
 }
 
-/// Gives a group the codes of these values, or records of a kind that is only read.
-void fill(const Context& ctx, ParameterGroup& group, Quantization kind) {
+using RecordsByName = std::map<std::string, std::vector<std::byte>, std::less<>>;
+
+/// Gives a group the codes of these values, or of a kind that is only read these records.
+void fill(const Context& ctx, ParameterGroup& group, const RecordsByName& records) {
+  const Quantization kind = group.quantization();
   if (!is_only_read(kind)) return group.initialise(ctx, kInitialSeed);
   const QuantizedForm form{kind, QuantizedForm::most_unit(kind)};
   group.quantize_values(
       ctx, [](const ParameterSpec&, const Slice&, std::span<float>) { FAIL() << "reads values"; },
       [&](const ParameterSpec& spec, std::int64_t first, std::span<std::byte> out) {
-        const auto all = some_records(form, initial_values(spec));
-        std::copy_n(all.begin() + first * form.record_bytes(), out.size(), out.begin());
+        const auto all = std::span(records.at(spec.name)).subspan(first * form.record_bytes());
+        std::ranges::copy(all.first(out.size()), out.begin());
         return true;
       });
+  group.publish_values(ctx);
 }
 
 /// The values that the codes of the whole matrix stand for.
@@ -102,9 +106,15 @@ void on_ranks(const GridShape& shape, Quantization kind, const auto& f) {
 TEST(QuantizedGroup, HasTheValuesOfTheQuantizedMatricesOnEveryGrid) {
   for (const Quantization kind : kCodes) {
     std::map<std::string, std::vector<float>> want;
+    RecordsByName records;
     on_ranks({}, kind, [&](const Context&, const ParameterGroup& group) {
-      for (const auto& parameter : group.parameters())
-        want[parameter->spec().name] = quantized_values(parameter->spec(), kind);
+      for (const auto& parameter : group.parameters()) {
+        const ParameterSpec& spec = parameter->spec();
+        want[spec.name] = quantized_values(spec, kind);
+        if (is_only_read(kind))
+          records[spec.name] =
+              some_records({kind, QuantizedForm::most_unit(kind)}, initial_values(spec));
+      }
     });
     EXPECT_EQ(want.size(), 4);
     std::vector<GridShape> grids = many_grids();
@@ -115,7 +125,7 @@ TEST(QuantizedGroup, HasTheValuesOfTheQuantizedMatricesOnEveryGrid) {
       });
     for (const GridShape& shape : grids)
       on_ranks(shape, kind, [&](const Context& ctx, ParameterGroup& group) {
-        fill(ctx, group, kind);
+        fill(ctx, group, records);
         for (int pass = 0; pass < 2; ++pass) {
           group.acquire(ctx);
           for (const auto& parameter : group.parameters()) {
