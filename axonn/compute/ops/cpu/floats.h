@@ -183,7 +183,7 @@ struct Lanes {
 /// instructions that overwrite no operand, then these parts.
 [[gnu::always_inline]] inline void transpose(Floats::Register (&rows)[Floats::kEach]) {
   if constexpr (kArm64) return transpose_by_zips(rows);
-  constexpr int kEach = Floats::kEach, kParts = kEach / 4, kHalf = kParts / 2;
+  constexpr int kEach = Floats::kEach, kParts = kEach / 4, kHalf = kParts > 1 ? kParts / 2 : 1;
   const auto word = [](int part, int w, int of) { return part * 4 + w + of * kEach; };
   mix_rows(rows, 1, [&](int i, int w) { return word(w / 4, 2 * i + w % 4 / 2, w % 2); });
   mix_rows(rows, 2, [&](int i, int w) { return word(w / 4, 2 * i + w % 2, w % 4 / 2); });
