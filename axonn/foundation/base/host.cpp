@@ -187,8 +187,9 @@ double memory_without_processors(const std::string& root) {
 
 bool keep_to_nodes_with_processors(const std::string& root) {
   const MemoryFiles files(root);
+  if (files.nodes(false).empty()) return false;
   const std::vector<int> nodes = files.nodes(true);
-  if (nodes.empty() || files.nodes(false).empty()) return false;
+  if (nodes.empty()) return false;
   int policy = 0;
   if (syscall(SYS_get_mempolicy, &policy, nullptr, 0, nullptr, 0) != 0 || policy != MPOL_DEFAULT)
     return false;

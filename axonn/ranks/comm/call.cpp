@@ -27,6 +27,11 @@ std::int64_t Call::count(int size) const {
 Buffer Call::piece_to(int rank, int size) const { return piece_of(inp, to, rank, size); }
 Buffer Call::piece_from(int rank, int size) const { return piece_of(out, from, rank, size); }
 
+bool apart(const Buffer& a, const Buffer& b) {
+  const auto begin = [](const Buffer& of) { return reinterpret_cast<std::uintptr_t>(of.data); };
+  return begin(a) + a.bytes() <= begin(b) || begin(b) + b.bytes() <= begin(a);
+}
+
 std::string describe(const PairCounts& counts) {
   return concat("rank ", counts.from, " gives ", counts.gives, " elements to rank ", counts.to,
                 ", which expects ", counts.expects);

@@ -59,6 +59,9 @@ struct Call {
   std::int64_t bytes() const { return std::max(out.bytes(), inp.bytes()); }
 };
 
+/// Whether two buffers share no byte.
+bool apart(const Buffer& a, const Buffer& b);
+
 /// Describes a call: "all_reduce (sum) of 1024 f32 'block 3 mlp.down'".
 std::string describe(const Call& call);
 /// Describes a call with its number: "all_reduce (sum) of ... (call 16 of group z)".

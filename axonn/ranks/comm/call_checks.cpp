@@ -7,20 +7,10 @@
 
 namespace axonn {
 
-namespace {
-
-/// Whether two buffers share a byte.
-bool overlap(const Buffer& a, const Buffer& b) {
-  const auto begin = [](const Buffer& of) { return reinterpret_cast<std::uintptr_t>(of.data); };
-  return begin(a) < begin(b) + b.bytes() && begin(b) < begin(a) + a.bytes();
-}
-
-}  // namespace
-
 RepeatedCall::RepeatedCall(const Call& call, std::string what)
     : first_(call.out), second_(call), out_(call.out.bytes()), what_(std::move(what)) {
   if (first_.count > 0) second_.out.data = out_.data();
-  if (!overlap(call.out, call.inp)) return;
+  if (apart(call.out, call.inp)) return;
   if (call.out.data == call.inp.data && call.out.count == call.inp.count) {
     std::memcpy(out_.data(), call.inp.data, out_.size());  // in place, as the first
     second_.inp = second_.out;

@@ -129,12 +129,6 @@ class CheckedState final : public Work::State {
   }
 };
 
-/// Whether two buffers share no byte.
-bool apart(const Buffer& a, const Buffer& b) {
-  const auto begin = [](const Buffer& of) { return reinterpret_cast<std::uintptr_t>(of.data); };
-  return begin(a) + a.bytes() <= begin(b) || begin(b) + b.bytes() <= begin(a);
-}
-
 }  // namespace
 
 std::string_view name_of(Operation operation) {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "axonn/compute/ops/cpu/matmul/code_strips.h"
+#include "axonn/compute/ops/cpu/matmul/integer_tiles.h"
 
 // Codes of many rows of a matrix, unpacked to bytes for products of integers.
 
@@ -43,8 +44,8 @@ constexpr bool has_tiles(Quantization kind) {
 /// Codes of rows of b and what they are multiplied by. A register has those of as many rows as it
 /// has words.
 struct Panel {
-  static constexpr int kColumns = 64;  ///< rows of b, columns of the result
-  static constexpr int kDepth = 1024;  ///< at most so many values of each
+  static constexpr int kColumns = kSumColumns;  ///< rows of b
+  static constexpr int kDepth = 1024;           ///< at most so many values of each
   static constexpr int kEach = Lanes::kEach, kRegisters = kColumns / kEach;
   /// Registers that are multiplied together, and so filled together.
   static constexpr int kTileRegisters = Registers::kCount == 32 ? 2 : 1;

@@ -14,6 +14,27 @@ namespace axonn::cpu {
 
 constexpr int kStrip = 64;         ///< codes of a strip
 constexpr int kFactorValues = 32;  ///< values with one factor in what codes are multiplied by
+constexpr int kPadded = 256;       ///< zeros follow what codes are multiplied by up to a multiple
+
+/// What codes are multiplied by, of one factor, in 8 bits.
+struct RoundedBlock {
+  std::uint8_t codes[kFactorValues] = {};      ///< two's complement
+  std::int32_t fours[kFactorValues / 4] = {};  ///< sums of four codes each
+  float factor = 0;
+
+  /// Zeros unless the values exist.
+  template <typename T>
+  RoundedBlock(const T* values, bool exists) {
+    if (exists) factor = q8_0_codes(values, kFactorValues, codes);
+    for (int i = 0; i < kFactorValues; ++i) fours[i / 4] += static_cast<std::int8_t>(codes[i]);
+  }
+  /// Of values: the factor times all codes.
+  float sum() const {
+    std::int32_t codes_sum = 0;
+    for (const std::int32_t four : fours) codes_sum += four;
+    return factor * static_cast<float>(codes_sum);
+  }
+};
 
 /// `count` bits of each byte of a register, from the bit on that `shifts` has for each 8 bytes.
 [[gnu::always_inline]] inline Integers bits_of(Integers bytes, int count, Integers shifts) {

@@ -21,21 +21,16 @@ namespace {
 /// 0.9 times as long, 4 half as long.
 constexpr std::int64_t kMostRows = kArm64 || Lanes::kRegisters == 1 ? 4 : 16, kTileRows = 4;
 
-/// Whether values are a scale times (code - a number), less at most a least value.
-constexpr bool is_even(Quantization kind) { return has_integer_products(kind); }
-
 }  // namespace
 
 bool has_integer_matmul(const QuantizedMatmul& args) {
-  return kHasIntegers && is_even(args.form.kind) &&
+  return kHasIntegers && has_integer_products(args.form.kind) &&
          (args.out.rows <= kMostRows || has_integer_tiles(args.form.kind)) &&
          args.form.unit == QuantizedForm::most_unit(args.form.kind) &&
          args.a.cols % args.form.unit == 0;
 }
 
 namespace {
-
-constexpr int kPadded = 256;  ///< a row of a is followed by zeros up to a multiple
 
 /// A row of a, of K values and zeros behind them, in 8 bits.
 struct RoundedRow {
@@ -64,24 +59,16 @@ RoundedRow row_at(char* memory, std::int64_t K) {
 template <typename T>
 void round_values(const T* values, std::int64_t first, std::int64_t count, int offset,
                   const RoundedRow& to) {
-  constexpr int kEach = kFactorValues;
   float* const sums = to.sums + first / kPadded * 16;
   std::fill_n(sums, 16, 0.0f);
-  for (int block = 0; block < kPadded / kEach; ++block) {
-    const std::int64_t at = first + block * kEach;
-    float factor = 0;
-    std::uint8_t codes[kEach] = {};
-    if (block * kEach < count) factor = q8_0_codes(values + at, kEach, codes);
-    std::memcpy(to.codes + at, codes, kEach);
-    std::int32_t sum = 0;
-    for (int i = 0; i < kEach; i += 4) {
-      std::int32_t four = 0;
-      for (int j = i; j < i + 4; ++j) four += static_cast<std::int8_t>(codes[j]);
-      to.starts[(at + i) / 4] = -offset * four;
-      sum += four;
-    }
-    to.factors[at / kEach] = factor;
-    sums[8 + block] = factor * static_cast<float>(sum);
+  for (int i = 0; i < kPadded / kFactorValues; ++i) {
+    const std::int64_t at = first + i * kFactorValues;
+    const RoundedBlock block(values + at, i * kFactorValues < count);
+    std::memcpy(to.codes + at, block.codes, sizeof block.codes);
+    for (int four = 0; four < kFactorValues / 4; ++four)
+      to.starts[at / 4 + four] = -offset * block.fours[four];
+    to.factors[at / kFactorValues] = block.factor;
+    sums[8 + i] = block.sum();
   }
 }
 
@@ -136,7 +123,7 @@ struct RowSums {
   }
 };
 
-/// sums[r] = the product of a[r] and a row of codes, r below Rows.
+/// sums[r · kSumColumns] = the product of a[r] and a row of codes, r below Rows.
 template <Quantization kind, int Rows>
 void integer_dots(const std::uint8_t* records, const RoundedRow* a, std::int64_t K, float* sums) {
   using Strips = CodeStrips<kind>;
@@ -156,16 +143,13 @@ void integer_dots(const std::uint8_t* records, const RoundedRow* a, std::int64_t
       all.add(Strips{rest}, a, k);
     }
 #pragma GCC unroll 4
-  for (int r = 0; r < Rows; ++r) sums[r] = all.of(r);
+  for (int r = 0; r < Rows; ++r) sums[r * kSumColumns] = all.of(r);
 }
 
-constexpr int kColumns = 64;  ///< of the result, that a thread computes at a time
-using ColumnSums = float[kColumns][kMostRows];
-
-/// Columns of the result from `begin` on.
+/// Columns of the result from `begin` on: sums is (rows, kSumColumns).
 template <Quantization kind>
 void integer_columns(const QuantizedMatmul& args, const RoundedRow* a, std::int64_t begin,
-                     std::int64_t count, ColumnSums& sums) {
+                     std::int64_t count, float* sums) {
   constexpr std::array kDots{integer_dots<kind, 1>, integer_dots<kind, 2>, integer_dots<kind, 3>,
                              integer_dots<kind, 4>};
   static_assert(kDots.size() == kTileRows);
@@ -173,18 +157,8 @@ void integer_columns(const QuantizedMatmul& args, const RoundedRow* a, std::int6
   const std::uint8_t* records = address<const std::uint8_t>(args.records) + begin * bytes;
   for (std::int64_t col = 0; col < count; ++col, records += bytes)
     for (std::int64_t row = 0; row < rows; row += kTileRows)
-      kDots[std::min(kTileRows, rows - row) - 1](records, a + row, K, sums[col] + row);
-}
-
-/// Writes sums, plus the bias, to columns of out from `begin` on.
-[[maybe_unused]] void write_columns(const QuantizedMatmul& args, std::int64_t begin,
-                                    std::int64_t count, const ColumnSums& sums) {
-  with_types(args.out.dtype, args.a.dtype, [&]<typename Out, typename T>(Out, T) {
-    const T* const bias = args.bias.data ? address<T>(args.bias) + begin : nullptr;
-    for (std::int64_t r = 0; r < args.out.rows; ++r)
-      for (std::int64_t c = 0; c < count; ++c)
-        put(address<Out>(args.out, r)[begin + c], bias ? sums[c][r] + get(bias[c]) : sums[c][r]);
-  });
+      kDots[std::min(kTileRows, rows - row) - 1](records, a + row, K,
+                                                 sums + row * kSumColumns + col);
 }
 
 /// Rounds all rows of a, on all threads of the team that calls it.
@@ -208,23 +182,23 @@ void integer_matmul(const QuantizedMatmul& args, int threads) {
   static thread_local HostScratch scratch;
   const std::int64_t K = (args.a.cols + kPadded - 1) / kPadded * kPadded, rows = args.out.rows,
                      bytes = bytes_of_row(K), cols = args.out.cols,
-                     strips = (cols + kColumns - 1) / kColumns;
+                     strips = (cols + kSumColumns - 1) / kSumColumns;
   char* const memory = scratch.take<char>(rows * bytes);
   std::array<RoundedRow, kMostRows> a{};
   for (std::int64_t r = 0; r < rows; ++r) a[r] = row_at(memory + r * bytes, K);
   const int used = cols * args.a.cols < kParallelElements ? 1 : threads;
   with_quantization(args.form.kind, [&](auto kind) {
-    if constexpr (kHasIntegers && is_even(kind())) {
+    if constexpr (kHasIntegers && has_integer_products(kind())) {
 #pragma omp parallel num_threads(used)
       {
         round_rows(args.a, CodeStrips<kind()>::kOffset, a);
 #pragma omp for schedule(static)
         for (std::int64_t strip = 0; strip < strips; ++strip) {
-          const std::int64_t begin = strip * kColumns,
-                             count = std::min<std::int64_t>(kColumns, cols - begin);
-          ColumnSums sums;
+          const std::int64_t begin = strip * kSumColumns,
+                             count = std::min<std::int64_t>(kSumColumns, cols - begin);
+          float sums[kMostRows * kSumColumns];
           integer_columns<kind()>(args, a.data(), begin, count, sums);
-          write_columns(args, begin, count, sums);
+          write_sums(args, {0, rows, begin, count}, sums);
         }
       }
     }

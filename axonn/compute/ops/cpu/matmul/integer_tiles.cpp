@@ -14,8 +14,7 @@ namespace axonn::cpu {
 namespace {
 
 constexpr int kTaskRows = 240;  ///< about the most rows that a thread multiplies with a panel
-constexpr int kPadded = 256;    ///< a row of a is followed by zeros up to a multiple
-constexpr int kEach = Panel::kEach, kColumns = Panel::kColumns, kDepth = Panel::kDepth;
+constexpr int kEach = Panel::kEach, kColumns = kSumColumns, kDepth = Panel::kDepth;
 /// A tile has so many registers of columns and at most so many rows: with their sums in floats and
 /// in integers they fill the registers.
 constexpr int kTileRegisters = Panel::kTileRegisters;
@@ -73,23 +72,20 @@ struct RoundedTile {
   }
 };
 
-/// Rounds 32 values of row r of a tile of so many rows. Codes of b, in parts of `part` values, are
+/// Keeps 32 values of row r of a tile of so many rows. Codes of b, in parts of `part` values, are
 /// counted from `offset` below 0.
-template <int part, typename T>
-void round_block(const T* values, int offset, const RoundedTile& to, int r, int height) {
-  std::uint8_t codes[kFactorValues];
-  const float factor = q8_0_codes(values, kFactorValues, codes);
-  std::int32_t words[kFactorValues / 4], sum = 0;
-  std::memcpy(words, codes, sizeof codes);
-  for (int i = 0; i < kFactorValues / 4; ++i) to.codes[i * height + r] = words[i];
-  for (int first = 0; first < kFactorValues; first += part) {
-    std::int32_t of_part = 0;
-    for (int i = first; i < first + part; ++i) of_part += static_cast<std::int8_t>(codes[i]);
-    to.starts[first / part * height + r] = -offset * of_part;
-    sum += of_part;
+template <int part>
+void keep_block(const RoundedBlock& block, int offset, const RoundedTile& to, int r, int height) {
+  constexpr int kFours = part / 4;
+  for (int i = 0; i < kFactorValues / 4; ++i)
+    std::memcpy(to.codes + i * height + r, block.codes + 4 * i, 4);
+  for (int i = 0; i < kFactorValues / part; ++i) {
+    std::int32_t sum = 0;
+    for (int four = i * kFours; four < (i + 1) * kFours; ++four) sum += block.fours[four];
+    to.starts[i * height + r] = -offset * sum;
   }
-  to.factors[r] = factor;
-  to.sums[r] = factor * static_cast<float>(sum);
+  to.factors[r] = block.factor;
+  to.sums[r] = block.sum();
 }
 
 /// Adds to sums (height, kColumns) the products of a tile's rows with kTileRegisters registers of a
@@ -153,11 +149,6 @@ int height_of(std::int64_t rows) {
   return best;
 }
 
-/// Part of the result; its rows go beyond the last one of the matrix where a tile does.
-struct Block {
-  std::int64_t row, rows, col, cols;
-};
-
 /// What all threads of a product know.
 struct TiledProduct {
   const QuantizedMatmul& args;
@@ -180,21 +171,21 @@ void round_all(const TiledProduct& all) {
   const View& from = all.args.a;
   const std::int64_t blocks = all.K / kFactorValues, count = all.tiles * all.height * blocks;
   with_type(from.dtype, [&]<typename T>(T) {
-    constexpr T kZeros[kFactorValues] = {};
 #pragma omp for schedule(static)
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t row = i / blocks, k = i % blocks * kFactorValues;
       const RoundedTile tile = all.tile(row / all.height, kPart).from(k, all.height, kPart);
-      round_block<kPart>(
-          row < from.rows && k < from.cols ? address<const T>(from, row) + k : kZeros,
-          CodeStrips<kind>::kOffset, tile, static_cast<int>(row % all.height), all.height);
+      const bool exists = row < from.rows && k < from.cols;
+      const RoundedBlock block(exists ? address<const T>(from, row) + k : nullptr, exists);
+      keep_block<kPart>(block, CodeStrips<kind>::kOffset, tile, static_cast<int>(row % all.height),
+                        all.height);
     }
   });
 }
 
 /// Computes the tiles of a task in sums (rows, kColumns), which are zeros.
 template <Quantization kind, int height>
-void compute(const TiledProduct& all, const Block& of_out, const Panel& panel, float* sums) {
+void compute(const TiledProduct& all, const SumBlock& of_out, const Panel& panel, float* sums) {
   constexpr TileForm kForm = form_of(kind);
   const QuantizedMatmul& args = all.args;
   const std::int64_t K = args.a.cols, bytes = args.form.bytes(K);
@@ -214,20 +205,6 @@ void compute(const TiledProduct& all, const Block& of_out, const Panel& panel, f
   }
 }
 
-/// Writes sums, plus the bias, to a block of out.
-void write(const QuantizedMatmul& args, const Block& block, const float* sums) {
-  with_types(args.out.dtype, args.a.dtype, [&]<typename Out, typename T>(Out, T) {
-    const T* const bias = args.bias.data ? address<const T>(args.bias) + block.col : nullptr;
-    for (std::int64_t r = 0; r < block.rows && block.row + r < args.out.rows; ++r) {
-      Out* const out = address<Out>(args.out, block.row + r) + block.col;
-      for (std::int64_t c = 0; c < block.cols; ++c) {
-        const float sum = sums[r * kColumns + c];
-        put(out[c], bias ? sum + get(bias[c]) : sum);
-      }
-    }
-  });
-}
-
 /// Computes all tasks, on all threads of the team that calls it.
 template <Quantization kind, int height>
 void compute_all(const TiledProduct& all) {
@@ -240,15 +217,28 @@ void compute_all(const TiledProduct& all) {
 #pragma omp for schedule(static)
   for (std::int64_t task = 0; task < tasks; ++task) {
     const std::int64_t row = task / strips * rows, col = task % strips * kColumns;
-    const Block block{row, std::min(rows, all.tiles * height - row), col,
-                      std::min<std::int64_t>(kColumns, all.args.out.cols - col)};
+    const SumBlock block{row, std::min(rows, all.tiles * height - row), col,
+                         std::min<std::int64_t>(kColumns, all.args.out.cols - col)};
     std::fill_n(sums, block.rows * kColumns, 0.0f);
     compute<kind, height>(all, block, panel, sums);
-    write(all.args, block, sums);
+    write_sums(all.args, block, sums);
   }
 }
 
 }  // namespace
+
+void write_sums(const QuantizedMatmul& args, const SumBlock& block, const float* sums) {
+  with_types(args.out.dtype, args.a.dtype, [&]<typename Out, typename T>(Out, T) {
+    const T* const bias = args.bias.data ? address<const T>(args.bias) + block.col : nullptr;
+    for (std::int64_t r = 0; r < block.rows && block.row + r < args.out.rows; ++r) {
+      Out* const out = address<Out>(args.out, block.row + r) + block.col;
+      for (std::int64_t c = 0; c < block.cols; ++c) {
+        const float sum = sums[r * kSumColumns + c];
+        put(out[c], bias ? sum + get(bias[c]) : sum);
+      }
+    }
+  });
+}
 
 bool has_integer_tiles(Quantization kind) {
   bool has = false;

@@ -14,4 +14,15 @@ bool has_integer_tiles(Quantization kind);
 /// on threads nor on other rows.
 void integer_tile_matmul(const QuantizedMatmul& args, int threads);
 
+/// Columns of the result whose sums are kept together.
+constexpr int kSumColumns = 64;
+
+/// Part of the result; its rows may go beyond the last one of the matrix.
+struct SumBlock {
+  std::int64_t row, rows, col, cols;
+};
+
+/// Writes sums (rows, kSumColumns), plus the bias, to a block of out.
+void write_sums(const QuantizedMatmul& args, const SumBlock& block, const float* sums);
+
 }  // namespace axonn::cpu
