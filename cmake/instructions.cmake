@@ -54,19 +54,6 @@ else()
   set(axonn_flags_${AXONN_MARCH} ${AXONN_KERNEL_FLAGS})
 endif()
 
-# kernel_sets.h: the table of sets.
-set(axonn_factories)
-set(axonn_kernel_sets)
-foreach(name IN LISTS AXONN_KERNEL_SETS)
-  string(MAKE_C_IDENTIFIER axonn_cpu_backend_${name} factory)
-  set(axonn_factory_${name} ${factory})
-  string(APPEND axonn_factories "axonn::Backend* ${factory}(int threads);\n")
-  list(APPEND axonn_kernel_sets "KernelSet{\"${name}\", ${factory}}")
-endforeach()
-list(JOIN axonn_kernel_sets ", " axonn_kernel_sets)
-configure_file(${PROJECT_SOURCE_DIR}/axonn/compute/ops/cpu/kernel_sets.h.in
-               ${PROJECT_BINARY_DIR}/include/axonn/compute/ops/cpu/kernel_sets.h @ONLY)
-
 # Sets VARIABLE to whether the compiler has what CODE uses, with the flags of a set.
 function(axonn_set_compiles variable set code)
   list(JOIN axonn_flags_${set} " " CMAKE_REQUIRED_FLAGS)
@@ -75,13 +62,39 @@ function(axonn_set_compiles variable set code)
   set(${variable} ${${has}} PARENT_SCOPE)
 endfunction()
 
+# Sets VARIABLE to whether the kernels of a set have code for AMX's tiles (true or false), and
+# AXONN_AVX512_BF16 to whether the set has that.
+function(axonn_check_amx variable set)
+  axonn_set_compiles(AXONN_AVX512_BF16 ${set} [[
+#include <immintrin.h>
+__m512 dot(__m512 sum, __m512bh a, __m512bh b) { return _mm512_dpbf16_ps(sum, a, b); }]])
+  axonn_set_compiles(AXONN_AMX ${set} [[void release() { asm volatile("tilerelease"); }]])
+  set(${variable} false PARENT_SCOPE)
+  if(AXONN_AVX512_BF16 AND AXONN_AMX)
+    set(${variable} true PARENT_SCOPE)
+  endif()
+  set(AXONN_AVX512_BF16 ${AXONN_AVX512_BF16} PARENT_SCOPE)
+endfunction()
+
+# kernel_sets.h: the table of sets.
+set(axonn_factories)
+set(axonn_kernel_sets)
+foreach(name IN LISTS AXONN_KERNEL_SETS)
+  string(MAKE_C_IDENTIFIER axonn_cpu_backend_${name} factory)
+  set(axonn_factory_${name} ${factory})
+  string(APPEND axonn_factories "axonn::Backend* ${factory}(int threads);\n")
+  axonn_check_amx(has_amx ${name})
+  list(APPEND axonn_kernel_sets "KernelSet{\"${name}\", ${factory}, ${has_amx}}")
+endforeach()
+list(JOIN axonn_kernel_sets ", " axonn_kernel_sets)
+configure_file(${PROJECT_SOURCE_DIR}/axonn/compute/ops/cpu/kernel_sets.h.in
+               ${PROJECT_BINARY_DIR}/include/axonn/compute/ops/cpu/kernel_sets.h @ONLY)
+
 # Sets FOLDER to one with the headers of axonn/compute/ops/cpu/ that differ between sets:
 # architecture.h, registers.h, codes.h, integers.h, and the arithmetic.h, bf16.h and parts.h on
 # which a registers.h is built that is not by AVX-512's bf16 instructions.
 function(axonn_registers folder set)
-  axonn_set_compiles(AXONN_AVX512_BF16 ${set} [[
-#include <immintrin.h>
-__m512 dot(__m512 sum, __m512bh a, __m512bh b) { return _mm512_dpbf16_ps(sum, a, b); }]])
+  axonn_check_amx(axonn_has_amx ${set})
   axonn_set_compiles(AXONN_NEON_BF16 ${set} [[
 #include <arm_neon.h>
 float32x4_t dot(float32x4_t sum, bfloat16x8_t a) { return vbfdotq_f32(sum, a, a); }]])

@@ -191,7 +191,7 @@ TEST(CheckCommand, ComputesAsAnOlderCpuWithIsa) {
   limited.insert(limited.end(), {"--isa", "avx2"});
   unknown.insert(unknown.end(), {"--isa", "avx3"});
   EXPECT_THAT(succeed(limited).out, HasSubstr(", products AVX2\n"));
-  EXPECT_THAT(refuse(unknown).err, HasSubstr("avx3 not in {plain,avx2,avx512,avx512-bf16}"));
+  EXPECT_THAT(refuse(unknown).err, HasSubstr("avx3 not in {plain,avx2,avx512,avx512-bf16,amx}"));
   const Finished info = run_program({"info"}, {.environment = {{"DNNL_MAX_CPU_ISA", "AVX2"}}});
   EXPECT_THAT(info.out, HasSubstr(", products AVX2; bf16 is multiplied as f32"));
 }

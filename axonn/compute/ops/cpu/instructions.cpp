@@ -72,13 +72,19 @@ std::vector<std::string_view> kernel_sets() {
 
 std::string_view kernel_instructions() { return kernels().name; }
 
+bool uses_amx() {
+  static const bool multiplies = kernels().has_amx && is_usable("amx");
+  return multiplies;
+}
+
 std::string library_version() {
   const dnnl_version_t* version = dnnl_version();
   return concat(version->major, '.', version->minor, '.', version->patch);
 }
 
 std::string instructions_in_use() {
-  return concat("kernels ", kernel_instructions(), ", products ", library_instructions());
+  return concat("kernels ", kernel_instructions(), uses_amx() ? " with AMX" : "", ", products ",
+                library_instructions());
 }
 
 void limit_instructions(std::string_view name) {

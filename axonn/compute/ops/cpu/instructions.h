@@ -9,14 +9,15 @@
 // of this folder, which a build with -DAXONN_MARCH=dispatch compiles once for each set. The kernels
 // that run are those for the best set that the processor has and that oneDNN may use, so on x86-64
 // what limits oneDNN limits both: its environment variable DNNL_MAX_CPU_ISA (SSE41, AVX2,
-// AVX512_CORE, AVX512_CORE_BF16), or limit_instructions().
+// AVX512_CORE, AVX512_CORE_BF16), or limit_instructions(). AMX's tiles are no set of their own: the
+// kernels for AVX-512 with bf16 use them where they are.
 
 namespace axonn::cpu {
 
 /// The names of the sets of instructions of this architecture, the best last, which
-/// limit_instructions() accepts: "plain" (any processor), "avx2", "avx512", "avx512-bf16", of which
-/// each contains those before it; on 64-bit ARM "neon" (any processor), "neon-bf16", and of the
-/// latter two, which are SVE with registers of so many bits, at most one: "sve512", "sve256-bf16".
+/// limit_instructions() accepts: "plain" (any processor), "avx2", "avx512", "avx512-bf16", "amx",
+/// of which each contains those before it; on 64-bit ARM "neon" (any processor), "neon-bf16", and
+/// of two that are SVE with registers of so many bits at most one: "sve512", "sve256-bf16".
 std::vector<std::string_view> instruction_sets();
 
 /// The best of these sets that the processor has and the operating system allows.
@@ -28,6 +29,10 @@ std::vector<std::string_view> kernel_sets();
 
 /// Which of kernel_sets() runs. The first call decides it for the whole process.
 std::string_view kernel_instructions();
+
+/// Whether the kernels that run multiply bf16 by AMX's tiles, of which a product of 32 elements of
+/// 16 rows and 16 columns takes 16 cycles. The first call decides it for the whole process.
+bool uses_amx();
 
 /// "2.6.3": the version of oneDNN.
 std::string library_version();
@@ -44,8 +49,8 @@ bool library_multiplies_bf16();
 /// the kernels; else they convert operands to f32.
 bool multiplies_bf16();
 
-/// "kernels avx2, products AVX2": what this process computes with. Processes for which this text
-/// differs may round differently.
+/// "kernels avx2, products AVX2", "kernels native with AMX, products ...": what this process
+/// computes with. Processes for which this text differs may round differently.
 std::string instructions_in_use();
 
 /// Makes products and kernels use no set of instructions after this one, as on an older processor.

@@ -1,6 +1,9 @@
 #include <array>
 #include <string>
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "axonn/compute/ops/cpu/instructions.h"
 #include "axonn/compute/ops/cpu/matmul/onednn.h"
 #include "axonn/compute/ops/cpu/processor.h"
@@ -26,13 +29,24 @@ bool has_avx512_bf16() {
          __builtin_cpu_supports("avx512vnni");
 }
 
+/// Whether the processor has AMX, and Linux, which must be asked by each process, allows its use.
+bool has_amx() {
+  constexpr long kRequestPermission = 0x1023, kTiles = 18;  // of asm/prctl.h
+  static const bool has = has_avx512_bf16() && __builtin_cpu_supports("amx-tile") &&
+                          __builtin_cpu_supports("amx-bf16") &&
+                          __builtin_cpu_supports("amx-int8") &&
+                          ::syscall(SYS_arch_prctl, kRequestPermission, kTiles) == 0;
+  return has;
+}
+
 constexpr std::array kSets{InstructionSet{"plain", [] { return true; }},
                            InstructionSet{"avx2", has_avx2}, InstructionSet{"avx512", has_avx512},
-                           InstructionSet{"avx512-bf16", has_avx512_bf16}};
+                           InstructionSet{"avx512-bf16", has_avx512_bf16},
+                           InstructionSet{"amx", has_amx}};
 
 /// oneDNN's names of the sets. Each contains the bits of those that it extends.
 constexpr std::array kSetsOfLibrary{dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2, dnnl_cpu_isa_avx512_core,
-                                    dnnl_cpu_isa_avx512_core_bf16};
+                                    dnnl_cpu_isa_avx512_core_bf16, dnnl_cpu_isa_avx512_core_amx};
 
 /// Whether oneDNN may use these instructions.
 bool library_has(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }

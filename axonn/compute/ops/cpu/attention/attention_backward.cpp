@@ -231,6 +231,8 @@ class HeadBackward {
   using Ops = Operands<T>;
   using Product = typename Ops::Product;
 
+  typename Ops::Instructions instructions_;
+
   static int words(int elements) { return (elements + Ops::kPack - 1) / Ops::kPack; }
 
   const AttentionBackward& args_;

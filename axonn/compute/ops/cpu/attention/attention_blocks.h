@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "axonn/compute/ops/backend.h"
+#include "axonn/compute/ops/cpu/matmul/amx_matmul.h"
 #include "axonn/compute/ops/cpu/matmul/block_matmul.h"
 #include "axonn/compute/ops/cpu/matmul/pair_matmul.h"
 #include "axonn/compute/ops/cpu/team.h"
@@ -148,6 +149,10 @@ template <typename T, bool pairs = std::is_same_v<T, bf16>&& kDotProducts>
 struct Operands {
   static constexpr int kPack = 1;
   using Product = FloatProduct;
+  /// What a task holds while it multiplies.
+  struct Instructions {
+    Instructions() {}
+  };
 
   /// Copies a block of a tensor, across; rows and columns beyond it are zero.
   static void pack(float* to, int width, const View& from, Block block, int rows = kBlock) {
@@ -175,6 +180,7 @@ template <typename T>
 struct Operands<T, true> {
   static constexpr int kPack = 2;
   using Product = PairProduct;
+  using Instructions = amx::TilesInUse;
 
   static void pack(float* to, int width, const View& from, Block block, int rows = kBlock) {
     auto* row = reinterpret_cast<bf16*>(to);
@@ -224,12 +230,15 @@ struct Operands<T, true> {
   }
 };
 
-/// block_matmul() of such operands: pairs by BlockProduct if the processor has it and there are
-/// enough rows to reorder operands for. The bits are the same.
+/// block_matmul() of such operands: pairs by AMX's tiles if there are any, or by BlockProduct if
+/// the processor has it and there are enough rows to reorder operands for. The bits of the latter
+/// are the same, those of tiles are not.
 template <typename Product>
 void block_product(float* out, int out_row, Left a, const float* b, int b_row, Extents size,
                    bool accumulate) {
   constexpr int kFewest = 8;
+  if constexpr (std::is_same_v<Product, PairProduct> && kHasAmx)
+    if (uses_amx()) return amx::block_product(out, out_row, a, b, b_row, size, accumulate);
   if constexpr (std::is_same_v<Product, PairProduct> && !std::is_void_v<BlockProduct>)
     if (size.m >= kFewest)
       return pair_matmul<BlockProduct>(out, out_row, a, b, b_row, size, accumulate);

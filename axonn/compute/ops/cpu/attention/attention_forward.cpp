@@ -36,6 +36,7 @@ struct Task {
 template <typename T>
 void forward_task(const Attention& args, Task task, const SoftmaxWorkspace<kBlock>& work) {
   using Ops = Operands<T>;
+  const typename Ops::Instructions instructions;
   const int D = static_cast<int>(args.head_dim), width = round_up(D, 2 * kLanes);
   const int words = (D + Ops::kPack - 1) / Ops::kPack, row_words = width / Ops::kPack;
   const QueryBlocks queries(args, task.sequence);

@@ -45,6 +45,7 @@ template <typename T>
 void invariant_task(const CachedAttention& args, std::int64_t row, std::int64_t kv_head,
                     const Workspace& work, T* ring) {
   using Ops = Operands<T>;
+  const typename Ops::Instructions instructions;
   const int D = static_cast<int>(args.head_dim), width = round_up(D, 2 * kLanes);
   const int words = (D + Ops::kPack - 1) / Ops::kPack;
   const HeadRange heads = heads_of(args, kv_head);
