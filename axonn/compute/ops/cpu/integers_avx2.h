@@ -73,23 +73,43 @@ template <int each>
   return _mm256_cvtepi32_ps(reinterpret_cast<__m256i>(words));
 }
 
-/// Pairs, each plus the products of two codes and two other bytes, from -127 to 127.
+/// Pairs, each plus the products of two codes and two other bytes, from -127 to 127. By assembly,
+/// since g++ would keep the products of a whole tile in memory before it adds them.
 [[gnu::always_inline]] inline Integers plus_pair_products(Integers pairs, Integers codes,
                                                           Integers others) {
-  return reinterpret_cast<Integers>(_mm256_add_epi16(
-      reinterpret_cast<__m256i>(pairs),
-      _mm256_maddubs_epi16(reinterpret_cast<__m256i>(codes), reinterpret_cast<__m256i>(others))));
+  Integers products;
+  asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0"
+      : "+x"(pairs), "=&x"(products)
+      : "x"(codes), "x"(others));
+  return pairs;
 }
 /// sums + pairs, joined.
 [[gnu::always_inline]] inline Integers plus_pairs(Integers sums, Integers pairs) {
   const __m256i words = _mm256_madd_epi16(reinterpret_cast<__m256i>(pairs), _mm256_set1_epi16(1));
   return reinterpret_cast<Integers>(_mm256_add_epi32(reinterpret_cast<__m256i>(sums), words));
 }
+/// The codes 0 and 2, or 1 and 3, of each word, in 16 bits with their signs.
+[[gnu::always_inline]] inline Integers wide_codes(Integers codes, int first) {
+  auto x = reinterpret_cast<__m256i>(codes);
+  if (first == 0) x = _mm256_slli_epi16(x, 8);
+  return reinterpret_cast<Integers>(_mm256_srai_epi16(x, 8));
+}
+/// Words of sums, each plus two products of two numbers of 16 bits.
+[[gnu::always_inline]] inline Integers plus_wide_products(Integers sums, Integers codes,
+                                                          Integers others) {
+  Integers products;
+  asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0"
+      : "+x"(sums), "=&x"(products)
+      : "x"(codes), "x"(others));
+  return sums;
+}
 /// Words of sums, each plus the products of four codes, from 0 to 64, and four other bytes, from
 /// -127 to 127.
 [[gnu::always_inline]] inline Integers plus_products(Integers sums, Integers codes,
                                                      Integers others) {
-  return plus_pairs(sums, plus_pair_products(Integers{}, codes, others));
+  const __m256i pairs =
+      _mm256_maddubs_epi16(reinterpret_cast<__m256i>(codes), reinterpret_cast<__m256i>(others));
+  return plus_pairs(sums, reinterpret_cast<Integers>(pairs));
 }
 /// The same of codes with signs.
 [[gnu::always_inline]] inline Integers plus_signed_products(Integers sums, Integers codes,

@@ -71,13 +71,28 @@ template <int each>
 
 [[gnu::always_inline]] inline Integers plus_pair_products(Integers pairs, Integers codes,
                                                           Integers others) {
-  return reinterpret_cast<Integers>(_mm512_add_epi16(
-      reinterpret_cast<__m512i>(pairs),
-      _mm512_maddubs_epi16(reinterpret_cast<__m512i>(codes), reinterpret_cast<__m512i>(others))));
+  Integers products;
+  asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0"
+      : "+v"(pairs), "=&v"(products)
+      : "v"(codes), "v"(others));
+  return pairs;
 }
 [[gnu::always_inline]] inline Integers plus_pairs(Integers sums, Integers pairs) {
   const __m512i words = _mm512_madd_epi16(reinterpret_cast<__m512i>(pairs), _mm512_set1_epi16(1));
   return reinterpret_cast<Integers>(_mm512_add_epi32(reinterpret_cast<__m512i>(sums), words));
+}
+[[gnu::always_inline]] inline Integers wide_codes(Integers codes, int first) {
+  auto x = reinterpret_cast<__m512i>(codes);
+  if (first == 0) x = _mm512_slli_epi16(x, 8);
+  return reinterpret_cast<Integers>(_mm512_srai_epi16(x, 8));
+}
+[[gnu::always_inline]] inline Integers plus_wide_products(Integers sums, Integers codes,
+                                                          Integers others) {
+  Integers products;
+  asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0"
+      : "+v"(sums), "=&v"(products)
+      : "v"(codes), "v"(others));
+  return sums;
 }
 [[gnu::always_inline]] inline Integers plus_products(Integers sums, Integers codes,
                                                      Integers others) {
@@ -85,7 +100,9 @@ template <int each>
     asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(codes), "v"(others));
     return sums;
   }
-  return plus_pairs(sums, plus_pair_products(Integers{}, codes, others));
+  const __m512i pairs =
+      _mm512_maddubs_epi16(reinterpret_cast<__m512i>(codes), reinterpret_cast<__m512i>(others));
+  return plus_pairs(sums, reinterpret_cast<Integers>(pairs));
 }
 [[gnu::always_inline]] inline Integers plus_signed_products(Integers sums, Integers codes,
                                                             Integers others) {

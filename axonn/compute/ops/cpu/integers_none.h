@@ -28,6 +28,8 @@ Integers plus_products(Integers sums, Integers codes, Integers others);
 Integers plus_signed_products(Integers sums, Integers codes, Integers others);
 Integers plus_pair_products(Integers pairs, Integers codes, Integers others);
 Integers plus_pairs(Integers sums, Integers pairs);
+Integers wide_codes(Integers codes, int first);
+Integers plus_wide_products(Integers sums, Integers codes, Integers others);
 
 }  // namespace detail
 

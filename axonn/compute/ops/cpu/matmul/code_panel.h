@@ -16,6 +16,7 @@ namespace axonn::cpu {
 struct TileForm {
   int part;    ///< values with one scale
   bool least;  ///< whether parts have least values; else codes are counted from a number
+  int word;    ///< codes in a word: four, or two in 16 bits
   int run;     ///< so many words of products are summed before they are widened
 };
 
@@ -26,19 +27,21 @@ constexpr unsigned most_code(Quantization kind) {
   return kind == Quantization::q3_k ? 7 : 15;
 }
 
-/// Pairs of products of bytes that 16 bits hold the sum of; any number if there are none.
+/// Pairs of products of bytes that 16 bits hold the sum of; any number if there are no pairs.
 constexpr int most_additions(Quantization kind) {
   const unsigned most = 32767 / (2 * 127 * most_code(kind));
   return kAddsPairs ? static_cast<int>(std::bit_floor(most)) : 1 << 16;
 }
 
 constexpr TileForm form_of(Quantization kind) {
-  const int part = has_large_blocks(kind) ? LargeBlock::of(kind).part : 32;
-  return {part, has_least_values(kind), std::min(part / 4, most_additions(kind))};
+  const int part = has_large_blocks(kind) ? LargeBlock::of(kind).part : 32,
+            word = most_additions(kind) > 0 ? 4 : 2, words = part / word;
+  return {part, has_least_values(kind), word,
+          word == 4 ? std::min(words, most_additions(kind)) : words};
 }
 
 constexpr bool has_tiles(Quantization kind) {
-  return kHasIntegers && !kArm64 && has_integer_products(kind) && most_additions(kind) > 0;
+  return kHasIntegers && !kArm64 && has_integer_products(kind);
 }
 
 /// Codes of rows of b and what they are multiplied by. A register has those of as many rows as it
@@ -48,34 +51,36 @@ struct Panel {
   static constexpr int kDepth = 1024;           ///< at most so many values of each
   static constexpr int kEach = Lanes::kEach, kRegisters = kColumns / kEach;
   /// Registers that are multiplied together, and so filled together.
-  static constexpr int kTileRegisters = Registers::kCount == 32 ? 2 : 1;
-  std::uint8_t* codes;  ///< (registers, kDepth / 4) registers of four codes
+  static constexpr int kTileRegisters = 2;
+  std::uint8_t* codes;  ///< (registers, kDepth / word) registers of words
   float* scales;        ///< (registers, kDepth / part) registers
   float* least;         ///< the same
 
-  static std::int64_t floats(int part) { return kColumns * (kDepth / 4 + 2 * (kDepth / part)); }
-  static Panel at(float* memory, int part) {
-    return {.codes = reinterpret_cast<std::uint8_t*>(memory),
-            .scales = memory + kColumns * (kDepth / 4),
-            .least = memory + kColumns * (kDepth / 4 + kDepth / part)};
+  static std::int64_t floats(const TileForm& form) {
+    return kColumns * (kDepth / form.word + 2 * (kDepth / form.part));
+  }
+  static Panel at(float* memory, const TileForm& form) {
+    float* const scales = memory + kColumns * (kDepth / form.word);
+    return {reinterpret_cast<std::uint8_t*>(memory), scales,
+            scales + kColumns * (kDepth / form.part)};
   }
   /// The same from register i on.
-  Panel from(int i, int part) const {
-    const std::int64_t floats = std::int64_t{i} * kEach * (kDepth / part);
-    return {codes + std::int64_t{i} * kRegisterBytes * (kDepth / 4), scales + floats,
+  Panel from(int i, const TileForm& form) const {
+    const std::int64_t floats = std::int64_t{i} * kEach * (kDepth / form.part);
+    return {codes + std::int64_t{i} * kRegisterBytes * (kDepth / form.word), scales + floats,
             least + floats};
   }
 };
 
-/// Transposes rows of numbers, each so many behind the one before: to(i) is where register i goes.
-[[gnu::always_inline]] inline void transpose_numbers(const float* numbers, int apart, auto to) {
+/// Transposes rows of numbers, each so many behind the one before, and calls put(i, register i).
+[[gnu::always_inline]] inline void transpose_numbers(const float* numbers, int apart, auto put) {
   Registers::Register rows[Panel::kEach];
 #pragma GCC unroll 16
   for (int r = 0; r < Panel::kEach; ++r)
     rows[r] = *reinterpret_cast<const Floats::Unaligned*>(numbers + r * apart);
   transpose(rows);
 #pragma GCC unroll 16
-  for (int i = 0; i < Panel::kEach; ++i) *reinterpret_cast<Floats::Unaligned*>(to(i)) = rows[i];
+  for (int i = 0; i < Panel::kEach; ++i) put(i, rows[i]);
 }
 
 /// Unpacks the same records of as many rows of b as a register has words.
@@ -83,7 +88,8 @@ template <Quantization kind>
 class Unpacking {
  public:
   using Strips = CodeStrips<kind>;
-  static constexpr int kParts = Strips::kValues / form_of(kind).part;
+  static constexpr TileForm kForm = form_of(kind);
+  static constexpr int kParts = Strips::kValues / kForm.part;
 
   /// Takes the records of row r.
   [[gnu::always_inline]] void take(int r, const std::uint8_t* records, const Panel& to) {
@@ -92,7 +98,7 @@ class Unpacking {
     for (int strip = 0; strip < Strips::kValues / kStrip; ++strip)
       Lanes::for_each([&](int i) __attribute__((always_inline)) {
         Integers codes = strips.codes(strip, i);
-        if constexpr (kind == Quantization::q8_0) codes ^= 0x8080808080808080;
+        if constexpr (kind == Quantization::q8_0 && kSignedOffset != 0) codes ^= 0x8080808080808080;
         *reinterpret_cast<Integers*>(codes_[strip * Lanes::kRegisters + i][r]) = codes;
       });
     if constexpr (has_large_blocks(kind)) {
@@ -107,21 +113,32 @@ class Unpacking {
   }
   /// Writes what all rows have given.
   [[gnu::always_inline]] void write(const Panel& to) const {
-    auto* const codes = reinterpret_cast<float*>(to.codes);
     for (int i = 0; i < kCodes; ++i)
-      transpose_numbers(codes_[i][0], Panel::kEach, [&](int group) {
-        return codes + (i * Panel::kEach + group) * Panel::kEach;
+      transpose_numbers(codes_[i][0], Panel::kEach, [&](int group, const auto& fours) {
+        write_codes(reinterpret_cast<Integers>(fours), i * Panel::kEach + group, to);
       });
     if constexpr (has_large_blocks(kind))
       for (int first = 0; first < kNumbers; first += Panel::kEach)
-        transpose_numbers(numbers_[0] + first, kNumbers, [&](int i) {
+        transpose_numbers(numbers_[0] + first, kNumbers, [&](int i, const auto& numbers) {
           const int part = first + i;
-          return (part < kParts ? to.scales + part * Panel::kEach
-                                : to.least + (part - kParts) * Panel::kEach);
+          float* const at = part < kParts ? to.scales + part * Panel::kEach
+                                          : to.least + (part - kParts) * Panel::kEach;
+          *reinterpret_cast<Floats::Unaligned*>(at) = numbers;
         });
   }
 
  private:
+  /// Register i of words of four codes.
+  [[gnu::always_inline]] static void write_codes(Integers fours, int i, const Panel& to) {
+    auto* const words = reinterpret_cast<Integers*>(to.codes);
+    if constexpr (kForm.word == 4) {
+      words[i] = fours;
+    } else {
+      words[2 * i] = detail::wide_codes(fours, 0);
+      words[2 * i + 1] = detail::wide_codes(fours, 1);
+    }
+  }
+
   static constexpr int kCodes = Strips::kValues / kStrip * Lanes::kRegisters, kNumbers = 16;
   alignas(kRegisterBytes) float codes_[kCodes][Panel::kEach][Panel::kEach];
   float numbers_[Panel::kEach][kNumbers];
@@ -164,7 +181,7 @@ void fill_register(const CodedBlock<kind>& b, const std::uint8_t* next, Panel to
       unpacking.take(r, records, to);
     }
     unpacking.write(to);
-    to.codes += Strips::kValues / 4 * kRegisterBytes;
+    to.codes += Strips::kValues / form_of(kind).word * kRegisterBytes;
     to.scales += Unpacking<kind>::kParts * Panel::kEach;
     to.least += Unpacking<kind>::kParts * Panel::kEach;
   }
@@ -183,7 +200,7 @@ void fill(const CodedBlock<kind>& b, const Panel& to) {
     if (row + Panel::kEach >= rows)
       next = more ? b.row(0) + b.bytes_to(b.k + Panel::kDepth) : b.row(b.rows);
     fill_register<kind>({b.row(first), b.bytes, b.rows - first, b.K, b.k, b.depth}, next,
-                        to.from(static_cast<int>(row / Panel::kEach), form_of(kind).part));
+                        to.from(static_cast<int>(row / Panel::kEach), form_of(kind)));
   }
 }
 

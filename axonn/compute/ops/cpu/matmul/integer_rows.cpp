@@ -17,9 +17,8 @@ namespace axonn::cpu {
 
 namespace {
 
-/// Of more rows there are tiles, or products of values are as fast. With AVX2 and q8_0 16 rows take
-/// 0.9 times as long, 4 half as long.
-constexpr std::int64_t kMostRows = kArm64 || Lanes::kRegisters == 1 ? 4 : 16, kTileRows = 4;
+/// Of more rows there are tiles, or products of values are as fast.
+constexpr std::int64_t kMostRows = 4;
 
 }  // namespace
 
@@ -72,40 +71,79 @@ void round_values(const T* values, std::int64_t first, std::int64_t count, int o
   }
 }
 
-/// Sums of products of rows of a with a row of codes, each in two parts: strip after strip.
+/// Sums of products of rows of a with a row of codes. Sums of a single register are in two parts,
+/// strip after strip.
 template <int Rows>
 struct RowSums {
-  Lanes parts[Rows][2] = {};
+  static constexpr int kParts = Lanes::kRegisters == 1 ? 2 : 1;
+  using Four = float __attribute__((vector_size(16), may_alias, aligned(4)));
+
+  Lanes parts[Rows][kParts] = {};
+  Four below[Rows] = {};  ///< what to subtract, if kFolds
+
+  /// Whether products are those of codes from 0 up, and what these are off by is subtracted from
+  /// the sums: four scales at a time, where products cannot begin with it.
+  template <Quantization kind>
+  static constexpr bool kFolds =
+      kAddsPairs&& CodeStrips<kind>::kOffset != 0 && !has_large_blocks(kind);
+
+  /// out = scales of parts, each times the factor of its values.
+  template <int part, int count>
+  [[gnu::always_inline]] static void multiply(const float (&scales)[count], const float* factors,
+                                              float (&out)[count]) {
+    for (int i = 0; i < count; i += 4) {
+      const float* const f = factors + i * part / kFactorValues;
+      *reinterpret_cast<Four*>(out + i) =
+          *reinterpret_cast<const Four*>(scales + i) *
+          (part < kFactorValues ? Four{f[0], f[0], f[1], f[1]} : *reinterpret_cast<const Four*>(f));
+    }
+  }
 
   /// Adds the products of codes from value k of the row on.
   template <Quantization kind>
   [[gnu::always_inline]] void add(const CodeStrips<kind>& b, const RoundedRow* a, std::int64_t k) {
     using Vector = Floats::Unaligned;
     using Strips = CodeStrips<kind>;
-    constexpr int kPart = Strips::kPart, kParts = Strips::kValues / kPart;
-    alignas(64) float scales[kParts], by_part[kParts];
-    b.scales(scales);
-    const float* const of_row = a[0].factors + k / kFactorValues;
-    for (int i = 0; i < kParts; ++i)  // of one row with its factors
-      by_part[i] = Rows == 1 ? scales[i] * of_row[i * kPart / kFactorValues] : scales[i];
+    constexpr int kPart = Strips::kPart, kScales = Strips::kValues / kPart;
+    // With parts of 16 values the factors of several rows are spread by themselves.
+    constexpr bool kApart = kPart < kFactorValues && Rows > 1;
+    alignas(64) float scales[kScales], both[kApart ? 1 : Rows][kScales];
+    b.scales(kApart ? both[0] : scales);
+    if constexpr (!kApart)
+#pragma GCC unroll 4
+      for (int r = 0; r < Rows; ++r)
+        multiply<kPart>(scales, a[r].factors + k / kFactorValues, both[r]);
+    // A number in memory is spread by its load; g++ would spread it from a register.
+    asm("" : "+m"(both));
 #pragma GCC unroll 4
     for (int strip = 0; strip < Strips::kValues / kStrip; ++strip) {
       const std::int64_t at = k + strip * kStrip;
       Lanes::for_each([&](int i) __attribute__((always_inline)) {
         const Integers codes = b.codes(strip, i);
-        const auto scale = detail::spread<kPart>(by_part + strip * (kStrip / kPart), i);
+        const float* const of_strip = both[0] + strip * (kStrip / kPart);
 #pragma GCC unroll 4
         for (int r = 0; r < Rows; ++r) {
-          const Integers start = detail::integers_at(a[r].starts + at / 4 + i * Lanes::kEach),
+          const Integers start = Strips::kOffset == 0 || kFolds<kind>
+                                     ? Integers{}
+                                     : detail::integers_at(a[r].starts + at / 4 + i * Lanes::kEach),
                          others = detail::integers_at(a[r].codes + at + i * kRegisterBytes),
                          words = kind == Quantization::q8_0
                                      ? detail::plus_signed_products(start, codes, others)
                                      : detail::plus_products(start, codes, others);
-          auto both = scale;
-          if (Rows > 1) both *= detail::spread<kFactorValues>(a[r].factors + at / kFactorValues, i);
-          parts[r][strip % 2].r[i] += detail::as_floats(words) * both;
+          auto scale = detail::spread<kPart>(of_strip + (kApart ? 0 : r * kScales), i);
+          if constexpr (kApart)
+            scale *= detail::spread<kFactorValues>(a[r].factors + at / kFactorValues, i);
+          parts[r][strip % kParts].r[i] += detail::as_floats(words) * scale;
         }
       });
+    }
+    if constexpr (kFolds<kind>) {
+      static_assert(kScales == 4);
+      const Four least = *reinterpret_cast<const Four*>(scales) * float{Strips::kOffset};
+#pragma GCC unroll 4
+      for (int r = 0; r < Rows; ++r)
+        below[r] += least * *reinterpret_cast<const Four*>(a[r].sums + k / kPadded * 16 + 8 +
+                                                           k % kPadded / kFactorValues);
     }
     if constexpr (has_least_values(kind))
       Lanes::for_each([&](int i) __attribute__((always_inline)) {
@@ -117,9 +155,9 @@ struct RowSums {
       });
   }
   float of(int r) const {
-    Lanes all;
-    Lanes::for_each([&](int i) { all.r[i] = parts[r][0].r[i] + parts[r][1].r[i]; });
-    return sum_of_lanes(all);
+    Lanes all = parts[r][0];
+    if constexpr (kParts == 2) Lanes::for_each([&](int i) { all.r[i] += parts[r][1].r[i]; });
+    return sum_of_lanes(all) - (below[r][0] + below[r][1] + below[r][2] + below[r][3]);
   }
 };
 
@@ -152,13 +190,11 @@ void integer_columns(const QuantizedMatmul& args, const RoundedRow* a, std::int6
                      std::int64_t count, float* sums) {
   constexpr std::array kDots{integer_dots<kind, 1>, integer_dots<kind, 2>, integer_dots<kind, 3>,
                              integer_dots<kind, 4>};
-  static_assert(kDots.size() == kTileRows);
+  static_assert(kDots.size() == kMostRows);
   const std::int64_t K = args.a.cols, bytes = args.form.bytes(K), rows = args.out.rows;
   const std::uint8_t* records = address<const std::uint8_t>(args.records) + begin * bytes;
   for (std::int64_t col = 0; col < count; ++col, records += bytes)
-    for (std::int64_t row = 0; row < rows; row += kTileRows)
-      kDots[std::min(kTileRows, rows - row) - 1](records, a + row, K,
-                                                 sums + row * kSumColumns + col);
+    kDots[rows - 1](records, a, K, sums + col);
 }
 
 /// Rounds all rows of a, on all threads of the team that calls it.
@@ -177,8 +213,7 @@ void integer_columns(const QuantizedMatmul& args, const RoundedRow* a, std::int6
 }  // namespace
 
 void integer_matmul(const QuantizedMatmul& args, int threads) {
-  if (args.out.rows > kTileRows && has_integer_tiles(args.form.kind))
-    return integer_tile_matmul(args, threads);
+  if (args.out.rows > kMostRows) return integer_tile_matmul(args, threads);
   static thread_local HostScratch scratch;
   const std::int64_t K = (args.a.cols + kPadded - 1) / kPadded * kPadded, rows = args.out.rows,
                      bytes = bytes_of_row(K), cols = args.out.cols,

@@ -8,7 +8,7 @@ namespace axonn::cpu {
 
 /// Whether integer_matmul() computes such a product: with codes that are evenly apart (those of
 /// ggml) in whole blocks, by a set of instructions that has products of bytes; of more than four
-/// rows (AVX2: sixteen) only where has_integer_tiles().
+/// rows only where has_integer_tiles().
 bool has_integer_matmul(const QuantizedMatmul& args);
 
 /// Computes the product with a's values rounded to 8 bits, each 32 of a row with a factor in f32,
