@@ -161,27 +161,32 @@ struct RowSums {
   }
 };
 
-/// sums[r · kSumColumns] = the product of a[r] and a row of codes, r below Rows.
+/// sums[r · kSumColumns + col] = the product of a[r], r below Rows, and row `col` of records.
 template <Quantization kind, int Rows>
-void integer_dots(const std::uint8_t* records, const RoundedRow* a, std::int64_t K, float* sums) {
+void integer_dots(const std::uint8_t* records, std::int64_t columns, const RoundedRow* a,
+                  std::int64_t K, float* sums) {
   using Strips = CodeStrips<kind>;
   constexpr int kBytesAhead = 4096;
-  RowSums<Rows> all;
-  std::int64_t k = 0;
-  for (; k + Strips::kValues <= K; k += Strips::kValues, records += Strips::kBytes) {
+  const std::int64_t whole = K / Strips::kValues * Strips::kValues;
+  for (std::int64_t col = 0; col < columns; ++col) {
+    RowSums<Rows> all;
+    for (std::int64_t k = 0; k < whole; k += Strips::kValues, records += Strips::kBytes) {
 #pragma GCC unroll 4
-    for (int byte = 0; byte < Strips::kBytes; byte += 64)
-      __builtin_prefetch(records + kBytesAhead + byte);
-    all.add(Strips{records}, a, k);
-  }
-  if constexpr (!has_large_blocks(kind))
-    if (k < K) {  // zeros follow the rest, as in a
-      std::uint8_t rest[Strips::kBytes] = {};
-      std::memcpy(rest, records, Strips::kForm.bytes(K - k));
-      all.add(Strips{rest}, a, k);
+      for (int byte = 0; byte < Strips::kBytes; byte += 64)
+        __builtin_prefetch(records + kBytesAhead + byte);
+      all.add(Strips{records}, a, k);
     }
+    if constexpr (!has_large_blocks(kind))
+      if (whole < K) {  // zeros follow the rest, as in a
+        std::uint8_t rest[Strips::kBytes] = {};
+        const std::int64_t bytes = Strips::kForm.bytes(K - whole);
+        std::memcpy(rest, records, bytes);
+        all.add(Strips{rest}, a, whole);
+        records += bytes;
+      }
 #pragma GCC unroll 4
-  for (int r = 0; r < Rows; ++r) sums[r * kSumColumns] = all.of(r);
+    for (int r = 0; r < Rows; ++r) sums[r * kSumColumns + col] = all.of(r);
+  }
 }
 
 /// Columns of the result from `begin` on: sums is (rows, kSumColumns).
@@ -191,10 +196,9 @@ void integer_columns(const QuantizedMatmul& args, const RoundedRow* a, std::int6
   constexpr std::array kDots{integer_dots<kind, 1>, integer_dots<kind, 2>, integer_dots<kind, 3>,
                              integer_dots<kind, 4>};
   static_assert(kDots.size() == kMostRows);
-  const std::int64_t K = args.a.cols, bytes = args.form.bytes(K), rows = args.out.rows;
-  const std::uint8_t* records = address<const std::uint8_t>(args.records) + begin * bytes;
-  for (std::int64_t col = 0; col < count; ++col, records += bytes)
-    kDots[rows - 1](records, a, K, sums + col);
+  const std::int64_t K = args.a.cols;
+  kDots[args.out.rows - 1](address<const std::uint8_t>(args.records) + begin * args.form.bytes(K),
+                           count, a, K, sums);
 }
 
 /// Rounds all rows of a, on all threads of the team that calls it.
