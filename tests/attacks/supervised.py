@@ -35,7 +35,8 @@ class LocalRun(Run):
         self.local = self.attacked.folder / self.name / "local"
         self.keys = {"checkpoint.every_minutes": 0, "checkpoint.local_every": 1,
                      "checkpoint.local_folder": self.local,
-                     "checkpoint.local_node_ranks": max(self.ranks // 2, 1)}  # fmt: skip
+                     "checkpoint.local_node_ranks": self.ranks // 2,
+                     "parallelism.x": 2, "parallelism.z": self.ranks // 2}  # fmt: skip
         super().__post_init__()
 
     def clear(self):
@@ -112,9 +113,11 @@ def tell_waits(name: str, waits: list[float]):
         return
     waits.sort()
     tenths = [f"{waits[min(len(waits) - 1, len(waits) * n // 10)]:.2f}" for n in (1, 9)]
+    within = [f"{sum(wait <= most for wait in waits)} in {most} s"
+              for most in (0.5, 1, 1.5, 2, 2.5, 3, 4, 6)]  # fmt: skip
     print(f"{name}: from a kill to the next step {statistics.median(waits):.2f} s in the middle of "
-          f"{len(waits)}, 80 % between {tenths[0]} and {tenths[1]} s, {waits[-1]:.2f} s at most",
-          flush=True)  # fmt: skip
+          f"{len(waits)}, 80 % between {tenths[0]} and {tenths[1]} s, {waits[-1]:.2f} s at most; "
+          f"{', '.join(within)}", flush=True)  # fmt: skip
 
 
 def end_job(attacked, run):
@@ -137,14 +140,15 @@ def is_close(losses, reference) -> bool:
 
 def local_states(attacked):
     """Kills ranks of supervised runs as supervised() does. Without a checkpoint they go on from
-    local ones; in most rounds each kill also takes the folder of a node. In half of the rounds the
-    job ends before, and goes on with half of its ranks. No run may lose more than a step that it
-    had noted."""
-    runs = [LocalRun(attacked, "threads", ranks=4, steps=60, every=0)]
+    local ones; in most rounds each kill also takes the folder of a node. In the first of four
+    rounds the job ends before, and goes on with half of its eight ranks. No run may lose more than
+    a step that it had noted."""
+    runs = [LocalRun(attacked, "threads", ranks=8, steps=60, every=0)]
     if attacked.mpirun.exists():
-        runs.append(LocalRun(attacked, "mpi", ranks=4, steps=60, every=0, mpi=True))
+        runs.append(LocalRun(attacked, "mpi", ranks=8, steps=60, every=0, mpi=True))
     references = [reference(run) for run in runs]
-    waits, lost = [], []
+    waits = {run.name: [] for run in runs}  # of runs on all ranks
+    lost = []
     for number in range(attacked.several(2, 120)):
         for run, (losses, _) in zip(runs, references):
             run.clear()
@@ -157,7 +161,7 @@ def local_states(attacked):
                     shutil.rmtree(node, ignore_errors=True)
 
             ended = []
-            if number % 2 == 0:
+            if number % 4 == 0:
                 end_job(attacked, run)
                 ended.append(Kill(time.time(), last_step(run), len(resumed(run))))
                 if node:
@@ -172,13 +176,16 @@ def local_states(attacked):
                 yield f"{run.name} ends with other losses than a run that nobody killed"
             elif lost and max(lost) > 1:
                 yield f"{run.name} went {max(lost)} steps back ({node}): {kills}, {resumed(run)}"
-            elif any(run.local.glob("*/*")):
-                yield f"{run.name} leaves local checkpoints"
+            elif left := sorted(run.local.glob("*/*")):
+                yield (f"{run.name}, {run.ranks} ranks, leaves {left} of local checkpoints ({node}): "
+                       f"{kills}, {resumed(run)}")  # fmt: skip
             else:
                 yield None
-            waits += waits_of(run, kills)
+            if not ended:
+                waits[run.name] += waits_of(run, kills)
     print(f"local_states: at most {max(lost, default=0)} noted steps lost by {len(lost)} kills")
-    tell_waits("local_states", waits)
+    for name, of_run in waits.items():
+        tell_waits(f"local_states, {name}", of_run)
 
 
 def supervised(attacked):

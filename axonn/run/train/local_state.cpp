@@ -154,11 +154,14 @@ std::string LocalState::begin(std::int64_t step, std::span<const StateBlock> blo
 }
 
 std::string LocalState::end() {
-  finish();                 // there is a checkpoint now, so a fault does no harm
-  std::error_code ignored;  // another run does not take what is gone
-  if (!store_.run.empty() && world_.rank() == 0) std::filesystem::remove(file_of(config_), ignored);
+  finish();  // there is a checkpoint now, so a fault does no harm
   remove_shards(store_);
-  if (!until_whole_.empty()) remove_shards(store_of(until_whole_));
+  for (const OnGrid& one : named_) remove_shards(store_of(one.run));
+  if (!store_.run.empty() || !named_.empty()) {
+    world_.barrier("local checkpoints are removed");
+    std::error_code ignored;  // until then a start that has nothing to do removes the rest
+    if (world_.rank() == 0) std::filesystem::remove(file_of(config_), ignored);
+  }
   if (!saver_) return {};
   const LocalCost& cost = saver_->cost();
   if (cost.written == 0) return {};

@@ -325,6 +325,25 @@ TEST(LocalState, OlderThanTheNewestCheckpointIsNotTaken) {
   expect_same_run(config, local_config(folder, "undisturbed"));
 }
 
+TEST(LocalState, OfARunThatFailedAtItsEndIsRemovedByTheNextStart) {
+  test::TemporaryPath folder;
+  const Config config = local_config(folder, "out");
+  fail_after(config, 7, 6);
+  const std::string file = config.output.dir + "/local.json", kept = folder / "kept";
+  fs::copy(config.checkpoint.local_folder, kept, fs::copy_options::recursive);
+  fs::copy(file, kept);
+  finish(config);
+  // As after a failure between the last checkpoint and the end.
+  fs::copy(kept + "/local.json", file);
+  for (const std::string node : {"node-0", "node-1"})
+    fs::copy(kept + '/' + node, local(config, node),
+             fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  finish(config);
+  for (const char* node : {"node-0", "node-1"})
+    EXPECT_THAT(test::names_in(local(config, node)), IsEmpty());
+  EXPECT_FALSE(fs::exists(file));
+}
+
 TEST(LocalState, OfAFinishedRunThatWasNotSavedIsSaved) {
   test::TemporaryPath folder;
   Config config = local_config(folder, "out");
