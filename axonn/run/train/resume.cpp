@@ -221,8 +221,12 @@ LoadCost load_all(const LoadedModel& model, OptimizerState& optimizer,
 Resumed resume(const LoadedModel& model, OptimizerState& optimizer, CheckpointReader local) {
   check_continues(local, model, optimizer);
   optimizer.expect_averages(local.has_kind(kAveragesKind));
-  const LoadCost cost = load_all(model, optimizer, local);
-  return {std::move(local), cost, {}};
+  try {
+    const LoadCost cost = load_all(model, optimizer, local);
+    return {std::move(local), cost, {}};
+  } catch (const UsageError& error) {
+    throw AgreedError(concat(error.what(), "; it was whole before: start again"));
+  }
 }
 
 Resumed resume(const LoadedModel& model, OptimizerState& optimizer, const std::string& path) {

@@ -48,6 +48,7 @@ struct Resumed {
 /// A checkpoint without averages of the weights is not refused: see OptimizerState.
 Resumed resume(const LoadedModel& model, OptimizerState& optimizer, const std::string& path);
 /// Loads them from this rank's shard of a local checkpoint (newest_local()), and from no other one.
+/// Throws AgreedError if it cannot be read any more, since another start may find what is whole.
 Resumed resume(const LoadedModel& model, OptimizerState& optimizer, CheckpointReader local);
 
 }  // namespace axonn

@@ -10,7 +10,10 @@
 #include <gmock/gmock.h>
 
 #include "axonn/network/model/model_files.h"
+#include "axonn/ranks/comm/self.h"
+#include "axonn/ranks/comm/texts.h"
 #include "axonn/run/config/stored_config.h"
+#include "axonn/run/train/training.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
@@ -214,5 +217,21 @@ TEST(Resume, WithTheSameHyperparametersWarnsOfNone) {
     EXPECT_EQ(train_on_threads(on_grid(config, {.z = 2})), TrainEnd::finished);
     EXPECT_THAT(log_of(config),
                 AllOf(HasSubstr("the next step is 6"), Not(HasSubstr("do not go on"))));
+  }
+}
+
+TEST(Resume, FromALocalCheckpointThatVanishesIsNoUsageErrorSinceAnotherStartFindsAnother) {
+  test::TemporaryPath folder;
+  const Config config = tiny_config(folder / "out");
+  train_on_threads(config);
+  const auto world = make_self();
+  Training training(prepared(config), *world, make_cpu_backend(1));
+  CheckpointReader local(*world, checkpoints(config));
+  fs::remove_all(local.folder());
+  try {
+    resume(training.model, training.optimizer, std::move(local));
+    FAIL() << "it is not there";
+  } catch (const AgreedError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("cannot open"), HasSubstr("start again")));
   }
 }
