@@ -8,6 +8,7 @@
 #include "axonn/compute/ops/cpu/architecture.h"
 #include "axonn/compute/ops/cpu/codes_f16c.h"
 #include "axonn/compute/ops/cpu/floats.h"
+#include "axonn/compute/ops/cpu/integers_x86.h"
 
 // Products of bytes by AVX2. A strip of 64 codes takes as many registers as Lanes: here register i
 // has those of block i of 32. The build copies this file or that of another set of instructions to
@@ -17,8 +18,6 @@ namespace axonn::cpu {
 
 /// Whether the set of instructions has what is below.
 constexpr bool kHasIntegers = true;
-/// A register of bytes, or of words of 32 bits.
-using Integers = std::uint64_t __attribute__((vector_size(kRegisterBytes), may_alias));
 
 /// plus_signed_products() multiplies codes plus this number; what its sums begin with makes up for
 /// that.
@@ -73,35 +72,10 @@ template <int each>
   return _mm256_cvtepi32_ps(reinterpret_cast<__m256i>(words));
 }
 
-/// Pairs, each plus the products of two codes and two other bytes, from -127 to 127. By assembly,
-/// since g++ would keep the products of a whole tile in memory before it adds them.
-[[gnu::always_inline]] inline Integers plus_pair_products(Integers pairs, Integers codes,
-                                                          Integers others) {
-  Integers products;
-  asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0"
-      : "+x"(pairs), "=&x"(products)
-      : "x"(codes), "x"(others));
-  return pairs;
-}
 /// sums + pairs, joined.
 [[gnu::always_inline]] inline Integers plus_pairs(Integers sums, Integers pairs) {
   const __m256i words = _mm256_madd_epi16(reinterpret_cast<__m256i>(pairs), _mm256_set1_epi16(1));
   return reinterpret_cast<Integers>(_mm256_add_epi32(reinterpret_cast<__m256i>(sums), words));
-}
-/// The codes 0 and 2, or 1 and 3, of each word, in 16 bits with their signs.
-[[gnu::always_inline]] inline Integers wide_codes(Integers codes, int first) {
-  auto x = reinterpret_cast<__m256i>(codes);
-  if (first == 0) x = _mm256_slli_epi16(x, 8);
-  return reinterpret_cast<Integers>(_mm256_srai_epi16(x, 8));
-}
-/// Words of sums, each plus two products of two numbers of 16 bits.
-[[gnu::always_inline]] inline Integers plus_wide_products(Integers sums, Integers codes,
-                                                          Integers others) {
-  Integers products;
-  asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0"
-      : "+x"(sums), "=&x"(products)
-      : "x"(codes), "x"(others));
-  return sums;
 }
 /// Words of sums, each plus the products of four codes, from 0 to 64, and four other bytes, from
 /// -127 to 127.

@@ -8,6 +8,7 @@
 #include "axonn/compute/ops/cpu/architecture.h"
 #include "axonn/compute/ops/cpu/codes_f16c.h"
 #include "axonn/compute/ops/cpu/floats.h"
+#include "axonn/compute/ops/cpu/integers_x86.h"
 
 // Products of bytes by AVX-512, with VNNI if the set has it; integers_avx2.h describes the
 // functions. A register is the whole strip. g++ 12 warns of functions without a mask.
@@ -15,7 +16,6 @@
 namespace axonn::cpu {
 
 constexpr bool kHasIntegers = true;
-using Integers = std::uint64_t __attribute__((vector_size(kRegisterBytes), may_alias));
 
 /// With VNNI codes of 8 bits are made positive.
 constexpr int kSignedOffset = kMultipliesBytes ? 128 : 0;
@@ -69,30 +69,9 @@ template <int each>
   return _mm512_maskz_cvtepi32_ps(0xffff, reinterpret_cast<__m512i>(words));
 }
 
-[[gnu::always_inline]] inline Integers plus_pair_products(Integers pairs, Integers codes,
-                                                          Integers others) {
-  Integers products;
-  asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0"
-      : "+v"(pairs), "=&v"(products)
-      : "v"(codes), "v"(others));
-  return pairs;
-}
 [[gnu::always_inline]] inline Integers plus_pairs(Integers sums, Integers pairs) {
   const __m512i words = _mm512_madd_epi16(reinterpret_cast<__m512i>(pairs), _mm512_set1_epi16(1));
   return reinterpret_cast<Integers>(_mm512_add_epi32(reinterpret_cast<__m512i>(sums), words));
-}
-[[gnu::always_inline]] inline Integers wide_codes(Integers codes, int first) {
-  auto x = reinterpret_cast<__m512i>(codes);
-  if (first == 0) x = _mm512_slli_epi16(x, 8);
-  return reinterpret_cast<Integers>(_mm512_srai_epi16(x, 8));
-}
-[[gnu::always_inline]] inline Integers plus_wide_products(Integers sums, Integers codes,
-                                                          Integers others) {
-  Integers products;
-  asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0"
-      : "+v"(sums), "=&v"(products)
-      : "v"(codes), "v"(others));
-  return sums;
 }
 [[gnu::always_inline]] inline Integers plus_products(Integers sums, Integers codes,
                                                      Integers others) {

@@ -29,6 +29,7 @@ constexpr std::int64_t kCodedColumns = detail::kDotCols<T>;
 /// Rows that a thread computes at a time: of K elements, they stay in the L2 cache.
 std::int64_t rows_at_once(const Matmul& args) {
   constexpr std::int64_t kBytes = std::int64_t{1} << 19, kFewest = 48, kMost = 240;
+  static_assert(RowTiles::kMostRows <= kFewest);  // so these are rows of one strip
   const std::int64_t row = std::max<std::int64_t>(1, args.a.cols * bytes_of(args.a.dtype));
   return std::clamp(kBytes / row / kFewest * kFewest, kFewest, kMost);
 }
@@ -93,14 +94,18 @@ bool by_tiles(const View& a, SumOrder order, std::int64_t b_row) {
          a.rows <= RowTiles::kMostRows && a.cols % 2 == 0 && b_row % 2 == 0 && uses_amx();
 }
 
-/// Columns of out from `begin` on, by tiles.
+/// The columns of strip `strip`, by tiles.
 template <typename Out>
-void tile_columns(const Matmul& args, const RowTiles& a, std::int64_t begin, std::int64_t count) {
+void tile_columns(const Matmul& args, const RowTiles& a, std::int64_t strip) {
   alignas(64) float sums[kColumns * RowTiles::kMostRows];
-  const int columns = static_cast<int>(count);
+  const std::int64_t begin = strip * kColumns;
+  const int columns = static_cast<int>(std::min(kColumns, args.out.cols - begin));
   a.add_products(address<const bf16>(args.b, begin), args.b.stride, columns, 0, args.a.cols, sums);
   a.write(Writer<bf16, Out>(args.out, args.bias, args.accumulate, begin), args.out.rows, columns,
           sums);
+}
+void tile_strip(const Matmul& args, const RowTiles& a, std::int64_t strip) {
+  (args.out.dtype == args.a.dtype ? tile_columns<bf16> : tile_columns<float>)(args, a, strip);
 }
 
 template <typename T, typename Out>
@@ -202,22 +207,20 @@ std::int64_t rows_strips(const Matmul& args) {
 }
 
 void rows_strip(const Matmul& args, SumOrder order, std::int64_t strip) {
-  const std::int64_t strips = (args.out.cols + kColumns - 1) / kColumns, rows = rows_at_once(args),
-                     first = strip / strips * rows, begin = strip % strips * kColumns,
-                     columns = std::min(kColumns, args.out.cols - begin);
   if constexpr (kHasAmx)
     if (by_tiles(args.a, order, args.b.stride))
       return for_strips_of_tiles(args.a, 1, 1, [&](const RowTiles& tiles, std::int64_t) {
-        (args.out.dtype == args.a.dtype ? tile_columns<bf16> : tile_columns<float>)(args, tiles,
-                                                                                    begin, columns);
+        tile_strip(args, tiles, strip);
       });
+  const std::int64_t strips = (args.out.cols + kColumns - 1) / kColumns, rows = rows_at_once(args),
+                     first = strip / strips * rows, begin = strip % strips * kColumns;
   Matmul part = args;
   const std::int64_t count = std::min(rows, args.out.rows - first);
   part.out = args.out.row_range(first, count);
   part.a = args.a.row_range(first, count);
   with_type(args.a.dtype, [&]<typename T>(T) {
     const auto run = args.out.dtype == args.a.dtype ? dot_columns<T, T> : dot_columns<T, float>;
-    run(part, order, begin, columns);
+    run(part, order, begin, std::min(kColumns, args.out.cols - begin));
   });
 }
 
@@ -227,12 +230,8 @@ void rows_matmul(const Matmul& args, SumOrder order, int threads) {
   if constexpr (kHasAmx)
     if (by_tiles(args.a, order, args.b.stride))
       return for_strips_of_tiles(
-          args.a, strips, used, [&](const RowTiles& tiles, std::int64_t strip) {
-            const auto run =
-                args.out.dtype == args.a.dtype ? tile_columns<bf16> : tile_columns<float>;
-            const std::int64_t begin = strip * kColumns;
-            run(args, tiles, begin, std::min(kColumns, args.out.cols - begin));
-          });
+          args.a, strips, used,
+          [&](const RowTiles& tiles, std::int64_t strip) { tile_strip(args, tiles, strip); });
 #pragma omp parallel for num_threads(used) schedule(static)
   for (std::int64_t strip = 0; strip < strips; ++strip) rows_strip(args, order, strip);
 }

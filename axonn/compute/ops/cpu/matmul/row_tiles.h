@@ -62,7 +62,7 @@ struct RowTiles {
         data + k / 2 * width, width, {rows, width, static_cast<int>(depth / 2)}, k > 0);
   }
 
-  /// Calls write(row, column, sum) for rows of a, or write.sixteen(row, column, sums).
+  /// Calls write(row, column, sum) for rows of a, or write.registers(row, column, sums).
   void write(const auto& write, std::int64_t rows, int columns, const float* sums) const {
     constexpr int kEach = Floats::kEach;
     int col = 0;
