@@ -123,14 +123,24 @@ def flip_somewhere(run, ranks: list[int], rng) -> str | None:
 
 
 def alarms_of(run) -> list[str]:
-    """What the starts of the run said of corruption."""
-    lines = (run.folder / "starts.jsonl").read_text().splitlines()
-    return [line for line in lines if "silent corruption: rank " in line]
+    """What the ranks said of bits that they set right, and starts that ended of others."""
+    logs = sorted((run.out / "logs").glob("rank-*.log"))
+    said = [line for log in logs for line in log.read_text().splitlines() if " is set right" in line]
+    said += (run.folder / "starts.jsonl").read_text().splitlines()
+    return [line for line in said if "silent corruption: rank " in line]
 
 
-def says(alarm: str, name: str) -> bool:
-    """Whether an alarm is of values that checkpoints call GROUP.KIND."""
-    return f": {name.rsplit('.', 1)[1]} of " in alarm
+def unexplained(alarms: list[str], made: list[str]) -> list[str]:
+    """The alarms that are of none of the flips, each in values that checkpoints call GROUP.KIND."""
+    left = [f": {name.rsplit('.', 1)[1]} of " for name in made]
+    wrong = []
+    for alarm in alarms:
+        own = next((values for values in left if values in alarm), None)
+        if own:
+            left.remove(own)
+        else:
+            wrong.append(alarm)
+    return wrong
 
 
 def flipped_state(attacked):
@@ -144,7 +154,7 @@ def flipped_state(attacked):
         runs.append(Run(attacked, "mpi", ranks=2, steps=400, every=10, mpi=True,
                         keys=keys | {"training.dtype": "bf16"}))  # fmt: skip
     references = [reference(run) for run in runs]
-    flips, alarms = [], 0
+    flips, alarms, ended = [], 0, 0
     for _ in range(attacked.several(2, 80)):
         for run, (losses, _) in zip(runs, references):
             run.clear()
@@ -161,13 +171,13 @@ def flipped_state(attacked):
                 yield f"{run.name} ends with other losses after flips in {made}: {found}"
             elif len(found) > len(made):
                 yield f"{run.name} has {len(found)} alarms after {len(made)} flips: {found}"
-            elif wrong := [(name, alarm) for name, alarm in zip(made, found)
-                           if len(found) == len(made) and not says(alarm, name)]:  # fmt: skip
-                yield f"{run.name} has alarms of other values than were flipped: {wrong}"
+            elif wrong := unexplained(found, made):
+                yield f"{run.name} has alarms of other values than {made}, which flipped: {wrong}"
             else:
                 yield None
             flips += made
             alarms += len(found)
-    print(f"flipped_state: {len(flips)} flips, {alarms} alarms", flush=True)
+            ended += sum("is set right" not in alarm for alarm in found)
+    print(f"flipped_state: {len(flips)} flips, {alarms} alarms, {ended} ended a start", flush=True)
     if 2 * alarms < len(flips):  # some were of copies
         yield f"only {alarms} of {len(flips)} flips were found"

@@ -221,22 +221,24 @@ void train_rank(const PreparedRun& run, Communicator& world, RankEnd& end) {
     end.digests.push_back(
         xxh3({static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes)}));
   };
+  const auto note_remarks = [&] {
+    std::ranges::move(training.model.backend().take_remarks(), std::back_inserter(end.remarks));
+    std::ranges::move(training.take_warnings(), std::back_inserter(end.remarks));
+  };
   for (int step = 0; step < kSteps; ++step) {
     training.model.settle();
     if (injector.wants(FlipIn::file) && step == kSteps - 1)
       go_through_files(training, world, step, injector);
     places = state_places(training, true);
     const StepResult result = training.run(step);
-    for (std::string& remark : training.model.backend().take_remarks())
-      end.remarks.push_back(std::move(remark));
+    note_remarks();
     AXONN_CHECK(result.finite, "step ", step, " is not finite");
     for (const double value : {result.loss, result.grad_norm}) note(&value, sizeof value);
   }
   training.model.settle();
   training.optimizer.check_sums();
   training.model.backend().check_memory();
-  for (std::string& remark : training.model.backend().take_remarks())
-    end.remarks.push_back(std::move(remark));
+  note_remarks();
   injector.stop();
   for (const Place& place : state_places(training, true)) note(place.begin, place.bytes);
 }

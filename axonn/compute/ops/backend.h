@@ -242,8 +242,8 @@ class Backend {
   virtual std::vector<std::string> take_remarks() { return {}; }
 
   /// Compares the memory with checksums that this backend keeps of it, if any (GuardingBackend).
-  /// Throws Error if it differs.
-  virtual void check_memory() {}
+  /// Returns whether all was right; if not, it is now. Throws Error if that cannot be.
+  virtual bool check_memory() { return true; }
 
   /// Computes a product and its epilogue: by product() alone if fuses() is true. Otherwise by
   /// product(), then ops::Gelu, GeluBackward and ColumnSum, with the result rounded in between.

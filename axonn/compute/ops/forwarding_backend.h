@@ -45,7 +45,7 @@ class ForwardingBackend : public Backend {
   std::string name() const override { return inner_->name(); }
   /// Those of remark(), then the inner backend's.
   std::vector<std::string> take_remarks() override;
-  void check_memory() override { inner_->check_memory(); }
+  bool check_memory() override { return inner_->check_memory(); }
 
   void product(const Matmul& args) override {
     forward(args, [=, this] { inner_->product(args); });

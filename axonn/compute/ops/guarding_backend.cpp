@@ -47,8 +47,8 @@ GuardingBackend::~GuardingBackend() = default;
 
 Device& GuardingBackend::device() { return *device_; }
 
-void GuardingBackend::judge(const ValueSums::Found& found, std::string_view what) {
-  if (found.repaired + found.lost == 0) return;
+bool GuardingBackend::judge(const ValueSums::Found& found, std::string_view what) {
+  if (found.repaired + found.lost == 0) return true;
   const std::string about = corruption(
       concat("bytes that ", what, " reads have changed in memory since they were written"));
   AXONN_CHECK(found.lost == 0, about,
@@ -56,6 +56,7 @@ void GuardingBackend::judge(const ValueSums::Found& found, std::string_view what
               "checkpoint (checkpoint.resume = \"auto\")");
   remark(concat(about, ": ", found.repaired, " flipped bits are set right. If this happens there ",
                 "again, take that rank's node out"));
+  return false;
 }
 
 void GuardingBackend::around(const OperationCall& call, const std::function<void()>& run) {

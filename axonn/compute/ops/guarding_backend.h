@@ -21,11 +21,12 @@ class GuardingBackend final : public CheckingBackend {
   ~GuardingBackend() override;
 
   Device& device() override;
-  void check_memory() override { judge(sums_.compare_all(), "a checkpoint"); }
+  bool check_memory() override { return judge(sums_.compare_all(), "a checkpoint"); }
 
   ValueSums& sums() { return sums_; }
-  /// Adds a remark, or throws Error, if a comparison before `what` found something.
-  void judge(const ValueSums::Found& found, std::string_view what);
+  /// Adds a remark, or throws Error, if a comparison before `what` found something. Returns whether
+  /// it found nothing.
+  bool judge(const ValueSums::Found& found, std::string_view what);
 
  protected:
   void around(const OperationCall& call, const std::function<void()>& run) override;

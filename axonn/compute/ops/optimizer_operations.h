@@ -209,8 +209,8 @@ struct WeightedSum {
 };
 
 /// Checksums of runs of inp, the same on every device: out[i] is the sum over the words of 32 bits
-/// of bytes [bounds[i], bounds[i + 1]) of word j · (2 j + 1), modulo 2^64. Bits that flip in one
-/// word always change it, and so do two in different words.
+/// of bytes [bounds[i], bounds[i + 1]) of word j · word_factor(j) (mend_bit.h), modulo 2^64. Bits
+/// that flip in one word always change it, and so do two in different words.
 struct WordSums {
   View out;     ///< (1, C) i64
   View inp;     ///< (1, n) of any type; begins at byte bounds[0]

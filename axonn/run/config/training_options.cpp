@@ -21,8 +21,8 @@ void list_verification(TrainingConfig& training, OptionList& list) {
        .also = "sdc_check rerun_mode"});
   list.add("verify_state", &training.verify_state,
            {.help = "whether ranks keep checksums of weights and optimizer state from each update "
-                    "to the next one; a bit that flips between ends the run before its next "
-                    "checkpoint, and names rank and parameter"});
+                    "to the next one; a bit that flips between is set right, several end the run "
+                    "before its next checkpoint; both name rank and parameter"});
   list.add("verify_products", &training.verify_products,
            {.help = "whether each matrix product on a CPU is compared with what its operands give "
                     "for sums over its rows; a result that is wrong by more than rounding ends the "

@@ -91,20 +91,55 @@ void OptimizerState::make_sums(const Context& ctx) {
   sums_->allocate();
 }
 
+std::string OptimizerState::changed(const std::string& what) const {
+  return concat("silent corruption: ", groups_.front()->grid().describe(), ": ", what,
+                " changed in memory between two updates");
+}
+
 void OptimizerState::refuse_fault(const std::string& fault) const {
   if (fault.empty()) return;
-  fail(Where::here(), "silent corruption: ", groups_.front()->grid().describe(), ": ", fault,
-       " changed in memory between two updates; a flipped bit or faulty hardware is likely. "
-       "Resume from the newest checkpoint (checkpoint.resume = \"auto\"): it was compared with its "
-       "checksums. Take that rank's node out if it happens there again");
+  fail(Where::here(), changed(fault),
+       "; several flipped bits or faulty hardware are likely. Resume from the newest checkpoint "
+       "(checkpoint.resume = \"auto\"): it was compared with its checksums. Take that rank's node "
+       "out if it happens there again");
 }
 
 void OptimizerState::begin_step() {
   if (sums_) sums_->begin_step();
 }
 
-void OptimizerState::check_sums() {
-  if (sums_) refuse_fault(sums_->find_fault());
+bool OptimizerState::check_copies() { return sums_ && sums_->check_copies(); }
+
+void OptimizerState::mend_copies(const Context& ctx) {
+  refuse_fault(sums_->lost_for_good());  // before other ranks get it
+  const std::string lost = sums_->lost_copy();
+  for (ParameterGroup* group : groups_) group->publish_values(ctx);
+  for (ParameterGroup* group : options_.frozen) group->publish_values(ctx);
+  sums_->ignore_publishes();
+  sums_->check_copies();
+  refuse_fault(sums_->lost_copy());
+  if (!lost.empty())
+    remarks_.push_back(concat(changed(lost), ": it is made anew. If this happens there again, ",
+                              "take that rank's node out"));
+}
+
+bool OptimizerState::check_sums() {
+  if (!sums_) return true;
+  refuse_fault(sums_->find_fault());
+  return !note_mended();
+}
+
+bool OptimizerState::note_mended() {
+  const std::vector<std::string> mended = sums_->take_mended();
+  for (const std::string& what : mended)
+    remarks_.push_back(concat(changed(what), ": the flipped bit is set right. If this happens ",
+                              "there again, take that rank's node out"));
+  return !mended.empty();
+}
+
+std::vector<std::string> OptimizerState::take_remarks() {
+  if (sums_) note_mended();
+  return std::exchange(remarks_, {});
 }
 
 void OptimizerState::expect_averages(bool stored) {
@@ -196,7 +231,6 @@ void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, co
   optimizer_->change_numbers(now, numbers_);
   now.numbers = numbers_;
   const bool by_parts = sums_ && optimizer_->updates_by_parts();
-  if (sums_) sums_->check_copies();
   for (std::size_t i = 0; sums_ && !by_parts && i < groups_.size(); ++i) sums_->check(i);
   optimizer_->update_together(ctx, now, states);
   for (std::size_t i = 0; i < groups_.size(); ++i) {

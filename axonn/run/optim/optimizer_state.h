@@ -56,14 +56,22 @@ class OptimizerState {
 
   /// Does update `step`, counted from 0, and gathers the updated pieces over data. scale (1, 1) f32
   /// multiplies the gradients. Throws Error before allocate(), and on the rank where a checksum
-  /// differs, with the rank, the parameter and which of its values.
+  /// differs in more than one bit, with the rank, the parameter and which of its values.
   void update(const Context& ctx, std::int64_t step, double lr, const View& scale);
 
   /// Call it before a step's forward pass: begins the checksums, if values were loaded. Collective.
   void begin_step();
-  /// Compares all values with their checksums, if there are any, as an update does. Throws Error as
-  /// update() does. Collective.
-  void check_sums();
+  /// Compares the compute copies of this rank with their checksums, if there are any, when a step
+  /// has used them. Returns whether one differed, so that the gradients may be wrong. Collective.
+  bool check_copies();
+  /// Called then on all ranks, before the step is done again: makes the copies anew that could not
+  /// be set right, from the master copies and those of other ranks. Throws Error as update() does.
+  void mend_copies(const Context& ctx);
+  /// Compares all values with their checksums, if there are any, as an update does. Returns whether
+  /// all were right; if not, they are now. Throws Error as update() does. Collective.
+  bool check_sums();
+  /// What the log should say of bits that were set right since the last call.
+  std::vector<std::string> take_remarks();
 
   const std::vector<ParameterGroup*>& groups() const { return groups_; }
   /// Buffers of group i in a checkpoint, (1, P) f32 each: ("master", ...), those of the optimizer's
@@ -121,7 +129,10 @@ class OptimizerState {
   void check_allocated(const char* function) const;
   void update_average(const Context& ctx, std::size_t i) const;
   void make_sums(const Context& ctx);
+  std::string changed(const std::string& what) const;
   void refuse_fault(const std::string& fault) const;
+  /// Adds to remarks_ what was set right. Returns whether there was something.
+  bool note_mended();
   /// The number of the state buffer with the weights to evaluate; none if they are those of
   /// training, as before the first update.
   std::optional<std::size_t> evaluated() const;
@@ -142,6 +153,7 @@ class OptimizerState {
   std::vector<Tensor> averages_;      // for each group a (1, P); empty if ema_decay is 0
   bool has_averages_ = false;
   std::unique_ptr<StateSums> sums_;  // null: none are kept
+  std::vector<std::string> remarks_;
 };
 
 }  // namespace axonn

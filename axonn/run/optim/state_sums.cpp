@@ -5,6 +5,7 @@
 
 #include <omp.h>
 
+#include "axonn/compute/ops/mend_bit.h"
 #include "axonn/compute/tensor/dynamic_map.h"
 #include "axonn/foundation/base/check.h"
 
@@ -127,7 +128,8 @@ void StateSums::allocate() {
   table_.assign(kRows * columns, 0);
   if (grid_.extent(Axis::data) > 1) gathered_.assign(grid_.extent(Axis::data) * sent_, 0);
   for (Group& of : groups_)
-    for_buffers(of, [&](const Buffer& buffer) {
+    for_buffers(of, [&](Buffer& buffer) {
+      buffer.group = of.group->name();
       std::int64_t* to = row(kBounds) + buffer.column;
       for (const Cell& cell : buffer.cells) *to++ = word_of(buffer.data(), cell.begin);
       *to = buffer.data().cols * bytes_of(buffer.data().dtype);
@@ -153,17 +155,37 @@ void StateSums::sum(const Buffer& buffer, std::int64_t begin, std::int64_t end, 
   const std::int64_t first = std::ranges::upper_bound(cells, begin, {}, &Cell::begin) -
                              cells.begin() - 1,
                      last = std::ranges::lower_bound(cells, end_byte, {}, begin_of) - cells.begin();
-  const auto byte_of = [&](std::int64_t cell) {
-    return cell < std::ssize(cells) ? begin_of(cells[cell])
-                                    : buffer.data().cols * bytes_of(buffer.data().dtype);
-  };
-  const std::int64_t size = bytes_of(buffer.data().dtype), from = byte_of(first) / size;
+  const std::int64_t size = bytes_of(buffer.data().dtype), from = byte_of(buffer, first) / size;
   const auto columns = [&](std::int64_t of, std::int64_t count) {
     return View{row(of) + buffer.column + first, DType::i64, 1, count, count};
   };
-  backend_->run(ops::WordSums{.out = columns(to, last - first),
-                              .inp = buffer.data().col_range(from, byte_of(last) / size - from),
-                              .bounds = columns(kBounds, last - first + 1)});
+  backend_->run(
+      ops::WordSums{.out = columns(to, last - first),
+                    .inp = buffer.data().col_range(from, byte_of(buffer, last) / size - from),
+                    .bounds = columns(kBounds, last - first + 1)});
+  for (std::int64_t cell = first; to == kFound && cell < last; ++cell) compare(buffer, cell);
+}
+
+std::int64_t StateSums::byte_of(const Buffer& buffer, std::int64_t cell) {
+  const View data = buffer.data();
+  return cell < std::ssize(buffer.cells) ? word_of(data, buffer.cells[cell].begin)
+                                         : data.cols * bytes_of(data.dtype);
+}
+
+void StateSums::compare(const Buffer& buffer, std::int64_t cell) {
+  const std::int64_t found = row(kFound)[buffer.column + cell],
+                     right = buffer.gathered ? gathered_[*buffer.gathered + cell]
+                                             : row(now())[buffer.column + cell];
+  if (found == right) return;
+  ++faults_;
+  const std::int64_t begin = byte_of(buffer, cell), end = byte_of(buffer, cell + 1);
+  auto* const memory = static_cast<std::byte*>(buffer.data().data);
+  const ParameterSpec* const spec = buffer.cells[cell].of;
+  const std::string what = concat(buffer.kind, " of ", spec ? spec->name : buffer.group);
+  if (mend_bit({memory + begin, memory + end}, found, right))
+    mended_.push_back(what);
+  else if (lost_.empty())
+    lost_ = what;
 }
 
 void StateSums::sum(const Buffer& buffer, std::int64_t to) {
@@ -239,15 +261,17 @@ void StateSums::begin_step() {
   for (Group& of : groups_) {
     of.group->shard();
     for_buffers(of, [&](const Buffer& buffer) {
-      for (const std::int64_t to : {std::int64_t{kFound}, now(), next()}) sum(buffer, to);
+      for (const std::int64_t to : {now(), next()}) sum(buffer, to);
     });
   }
   ignore_publishes();
   gather();
 }
 
-void StateSums::check_copies() {
+bool StateSums::check_copies() {
   begin_step();
+  const std::int64_t before = faults_;
+  const std::string earlier = std::exchange(lost_, {});
   bool changed = false;
   for (Group& of : groups_) {
     of.group->shard();  // the pieces of other ranks have arrived
@@ -256,17 +280,22 @@ void StateSums::check_copies() {
     changed = true;
   }
   if (changed) gather();
+  gathering_.wait();
+  for (const Group& of : groups_)
+    if (of.is_master || of.group->frozen()) sum(of.weights, kFound);
+  lost_for_good_ = lost_;
   for (const Group& of : groups_) {
-    if (!of.is_master) sum(of.weights, kFound);
+    if (!of.is_master && !of.group->frozen()) sum(of.weights, kFound);
     for (const auto& [data, other] : of.others) sum(other, kFound);
   }
+  lost_copy_ = std::exchange(lost_, earlier);
+  return faults_ > before;
 }
 
 std::string StateSums::finish_update() {
-  std::string fault = compare();
   now_ = 1 - now_;
   gather();
-  return fault;
+  return std::exchange(lost_, {});
 }
 
 std::string StateSums::find_fault() {
@@ -275,23 +304,8 @@ std::string StateSums::find_fault() {
     sum_state(of, {}, kFound);
     if (of.average) sum(*of.average, kFound);
   }
-  return compare();
-}
-
-std::string StateSums::compare() {
-  gathering_.wait();
-  std::string fault;
-  for (Group& of : groups_)
-    for_buffers(of, [&](const Buffer& buffer) {
-      for (std::int64_t i = 0; fault.empty() && i < std::ssize(buffer.cells); ++i) {
-        const std::int64_t right =
-            buffer.gathered ? gathered_[*buffer.gathered + i] : row(now())[buffer.column + i];
-        if (row(kFound)[buffer.column + i] == right) continue;
-        const ParameterSpec* const spec = buffer.cells[i].of;
-        fault = concat(buffer.kind, " of ", spec ? spec->name : of.group->name());
-      }
-    });
-  return fault;
+  const std::string fault = std::exchange(lost_, {});
+  return lost_copy_.empty() ? fault : lost_copy_;
 }
 
 }  // namespace axonn

@@ -23,9 +23,11 @@ struct StatePart {
 ///
 ///   bytes                                    compared
 ///   master weights, state, averages (P)      part by part of the update, while in the caches
-///   compute copy (S), of frozen groups, too  at the begin of the update, after its last use in the
-///                                            step; with the sums of the ranks that wrote it
+///   compute copy (S), of frozen groups, too  after its last use in the step, before the update;
+///                                            with the sums of the ranks that wrote it
 ///
+/// A single bit that has flipped is set right when it is found (mend_bit.h), which take_mended()
+/// tells.
 /// They are of runs of a parameter (ops::WordSums), which costs 8 bytes for each 64 KiB, and with
 /// data > 1 an all-gather over data of the sums of the compute copies after each update. A value
 /// that ParameterGroup::set_values() sets is taken as right. For devices with the host's memory.
@@ -59,22 +61,29 @@ class StateSums {
   void forget() { kept_ = false; }
   /// As if the compute copies had not been published since the last update.
   void ignore_publishes();
-  /// Keeps the sums of all values if there are none. Collective over data, as check_copies(), which
-  /// an update begins with.
+  /// Keeps the sums of all values if there are none. Collective over data, as check_copies().
   void begin_step();
-  void check_copies();
+  /// Returns whether a copy differed, which what a step has computed may come from. Of copies that
+  /// could not be set right, lost_copy() is the first, "the compute copy of ln_f.weight", and
+  /// lost_for_good() the first whose owner, this rank, has no master copy of it; "": there is none.
+  bool check_copies();
+  const std::string& lost_copy() const { return lost_copy_; }
+  const std::string& lost_for_good() const { return lost_for_good_; }
   /// The end of the part of an update that begins with element `at`; at most `end`.
   std::int64_t part_end(std::size_t group, std::int64_t at, std::int64_t end) const;
-  /// Computes the sums of a part before its update, or after it; without a part, of all state.
+  /// Compares the sums of a part before its update, or computes them after it; without a part, of
+  /// all state.
   void check(std::size_t group, const std::optional<StatePart>& part = {});
   void keep(std::size_t group, const std::optional<StatePart>& part = {});
   void check_average(std::size_t group);
   void keep_average(std::size_t group);
-  /// Ends an update: returns the first bytes that differed before it, "exp_avg of ln_f.weight", or
-  /// "". Starts the exchange of the new sums over data.
+  /// Ends an update: returns the first bytes that differed before it and could not be set right,
+  /// "exp_avg of ln_f.weight", or "". Starts the exchange of the new sums over data.
   std::string finish_update();
-  /// Likewise between updates. Reads all bytes once.
+  /// Likewise between updates. Reads all bytes once. Collective over data.
   std::string find_fault();
+  /// The values that had a flipped bit since the last call, which is set right.
+  std::vector<std::string> take_mended() { return std::exchange(mended_, {}); }
 
  private:
   /// Elements of one checksum: 64 KiB in f32.
@@ -91,6 +100,7 @@ class StateSums {
   };
   struct Buffer {
     std::string kind;
+    std::string group = {};
     Tensor tensor;
     Covers covers = Covers::all;
     std::vector<Cell> cells;
@@ -114,12 +124,15 @@ class StateSums {
                      const std::vector<Run>& runs, std::int64_t cut = 0);
   template <typename F>
   static void for_buffers(Group& of, const F& f);
+  /// Computes sums into a row of the table; those of kFound are compared.
   void sum(const Buffer& buffer, std::int64_t begin, std::int64_t end, std::int64_t to);
   void sum(const Buffer& buffer, std::int64_t to);
   void sum_part(const Buffer& buffer, const StatePart& part, std::int64_t to);
   void sum_state(const Group& of, const std::optional<StatePart>& part, std::int64_t to);
   void gather();
-  std::string compare();
+  /// The first byte of a cell, or the end of the buffer.
+  static std::int64_t byte_of(const Buffer& buffer, std::int64_t cell);
+  void compare(const Buffer& buffer, std::int64_t cell);
   std::int64_t* row(std::int64_t of) { return table_.data() + of * columns_; }
   std::int64_t now() const { return kKept + now_; }
   std::int64_t next() const { return kKept + 1 - now_; }
@@ -135,6 +148,9 @@ class StateSums {
   Work gathering_;
   std::int64_t now_ = 0;
   bool kept_ = false;
+  std::int64_t faults_ = 0;  // cells that differed
+  std::string lost_, lost_copy_, lost_for_good_;
+  std::vector<std::string> mended_;
 };
 
 /// The sums of one group, for StateViews.

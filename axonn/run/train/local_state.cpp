@@ -149,8 +149,8 @@ std::string LocalState::finish() {
 }
 
 std::string LocalState::begin(std::int64_t step, std::span<const StateBlock> blocks,
-                              const StateTexts& texts, const std::function<void()>& compare) {
-  return fault_in([&] { saver_->begin(step, blocks, texts, compare); });
+                              const StateTexts& texts, const IsWhole& is_whole) {
+  return fault_in([&] { saver_->begin(step, blocks, texts, is_whole); });
 }
 
 std::string LocalState::end() {

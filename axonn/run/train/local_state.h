@@ -49,7 +49,7 @@ class LocalState {
   /// Waits for the one that was begun, if any, and begins one. Return why it failed; "" if not.
   std::string finish();
   std::string begin(std::int64_t step, std::span<const StateBlock> blocks, const StateTexts& texts,
-                    const std::function<void()>& compare);
+                    const IsWhole& is_whole);
 
   /// At the end of a run that has its last checkpoint. Returns a line about the cost; "" without.
   std::string end();

@@ -30,8 +30,10 @@ float gradient_factor(const StepInput& input) {
                             static_cast<double>(std::max<std::int64_t>(input.tokens, 1)));
 }
 
-/// Sums over all ranks that every step has.
-constexpr std::int64_t kSums = 5;
+/// Sums over all ranks that every step has, and the last of them: ranks whose weights differed.
+constexpr std::int64_t kSums = 6, kDiffering = 5;
+/// How often a step is done at most, if its weights have changed in memory each time.
+constexpr int kTries = 3;
 
 template <typename T>
 T value_of(const Context& ctx, const Tensor& tensor) {
@@ -149,6 +151,11 @@ void TrainStep::gradients(const Context& ctx, const StepInput& input, const Tens
 }
 
 void TrainStep::finish_sums(const Context& ctx, const StepInput& input) {
+  if (optimizer_.check_copies()) {
+    const double differing = 1;
+    ctx.device().copy_from_host(sums_.view().col_range(kDiffering, 1).data, &differing,
+                                sizeof differing);
+  }
   if (input.loss_scale != 1) optimizer_.scale_gradients(ctx, 1 / input.loss_scale);
   optimizer_.add_squared_norm(ctx, sums_.view().col_range(1, 1));
   enter(input, Phase::optimizer);
@@ -209,17 +216,11 @@ Tokens make_tokens(const Context& ctx, const MicroBatch& batch) {
   return tokens;
 }
 
-StepResult TrainStep::run(Context ctx, const StepInput& input) {
-  ctx.own_scheduling().step = training_.get();
-  if (sums_.empty()) {
-    sums_ = ctx.empty(1, sums_count(), DType::f64);
-    scale_ = ctx.empty(1, 1, DType::f32);
-  }
-  Device& device = ctx.device();
+std::vector<double> TrainStep::compute_sums(const Context& ctx, const StepInput& input) {
   const auto flag = [](bool set) { return set ? 1.0 : 0.0; };
-  std::vector<double> sums{0, 0, flag(input.stop), flag(input.busy), flag(input.save)};
+  std::vector<double> sums{0, 0, flag(input.stop), flag(input.busy), flag(input.save), 0};
   sums.resize(sums_.count());
-  device.copy_from_host(sums_.view().data, sums.data(), sums_.bytes());
+  ctx.device().copy_from_host(sums_.view().data, sums.data(), sums_.bytes());
   const bool told = static_cast<bool>(input.on_phase);  // a graph cannot report phases
   const StepGraphs::Constants constants{gradient_factor(input),
                                         static_cast<float>(input.loss_scale),
@@ -231,8 +232,28 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
     finish_sums(ctx, input);
   }
   warm_ = true;
+  ctx.device().copy_to_host(sums.data(), sums_.view().data, sums_.bytes());
+  return sums;
+}
 
-  device.copy_to_host(sums.data(), sums_.view().data, sums_.bytes());
+std::vector<double> TrainStep::sums_of_whole_weights(const Context& ctx, const StepInput& input) {
+  for (int tries = 1;; ++tries) {
+    std::vector<double> sums = compute_sums(ctx, input);
+    if (sums[kDiffering] == 0) return sums;
+    optimizer_.mend_copies(ctx);
+    AXONN_CHECK(tries < kTries, "silent corruption: weights of ", sums[kDiffering],
+                " ranks changed in memory while step ", input.step + 1, " was done, in each of ",
+                tries, " tries; the warnings in logs/ name them");
+  }
+}
+
+StepResult TrainStep::run(Context ctx, const StepInput& input) {
+  ctx.own_scheduling().step = training_.get();
+  if (sums_.empty()) {
+    sums_ = ctx.empty(1, sums_count(), DType::f64);
+    scale_ = ctx.empty(1, 1, DType::f32);
+  }
+  const std::vector<double> sums = sums_of_whole_weights(ctx, input);
   const double loss = sums[0], squares = sums[1];
   StepResult report;
   report.has_loss = input.tokens > 0;

@@ -81,7 +81,8 @@ struct StepResult {
 
 /// One training step on any grid: forward and backward of every micro-batch, the sum over data, the
 /// norm, and the clipped update. Loss, flags and the sums of the loss terms share the all-reduce of
-/// the norm.
+/// the norm. If the weights of a rank have changed in memory until then, they are set right, and
+/// the passes are done again.
 class TrainStep {
  public:
   TrainStep(Model& model, OptimizerState& optimizer, std::vector<std::unique_ptr<LossTerm>> terms,
@@ -144,6 +145,10 @@ class TrainStep {
   void finish_sums(const Context& ctx, const StepInput& input);
   /// Updates the scale of the loss after the step, and adds its figures to the report.
   void note_loss_scale(const StepInput& input, StepResult& report);
+  /// Does the passes of a step, and returns the sums over all ranks.
+  std::vector<double> compute_sums(const Context& ctx, const StepInput& input);
+  /// The same; does them again if weights had changed in memory. Throws as mend_copies() does.
+  std::vector<double> sums_of_whole_weights(const Context& ctx, const StepInput& input);
   /// Does the work of gradients() and finish_sums() by launching graphs.
   void launch_graphs(const Context& ctx, const StepInput& input);
 
@@ -153,8 +158,8 @@ class TrainStep {
   LossScale loss_scale_;
   std::unique_ptr<StepState> training_, evaluation_;  // of passes in flight
   // For one step; with graphs, at the same addresses in all steps.
-  // (1, 5) f64: loss, squared norm, stop, busy, save; then LossTerm::count() of each of terms_;
-  // summed over all ranks
+  // (1, 6) f64: loss, squared norm, stop, busy, save, ranks whose weights differed from their
+  // checksums; then LossTerm::count() of each of terms_; summed over all ranks
   Tensor sums_;
   Tensor scale_;  // (1, 1) f32: the clip factor
   std::unique_ptr<StepGraphs> graphs_;

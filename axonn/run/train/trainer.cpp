@@ -282,7 +282,7 @@ class Trainer {
   void save_locally() {
     const std::string fault =
         local_.begin(state_.steps_done, state_blocks(training_.model, training_.optimizer), texts(),
-                     [this] { check_sums(); });
+                     [this] { return check_sums(); });
     if (!fault.empty()) note_local(fault);
   }
 
@@ -356,8 +356,7 @@ class Trainer {
     };
     tracer_.before_step(step - first_step_);
     const StepResult result = training_.step.run(training_.model.context(), input);
-    for (const std::string& remark : training_.model.backend().take_remarks()) log_.info(remark);
-    for (const std::string& warning : training_.take_warnings()) log_.warn(warning);
+    log_remarks();
     tracer_.after_step(step - first_step_, training_.model.grid().describe());
     if (!result.finite && (!result.overflow || training_.step.loss_scale().exhausted())) {
       finish_saving();  // while all ranks are there
@@ -439,16 +438,23 @@ class Trainer {
     restart_clock();
     try {
       saver_.begin(world_, state_.steps_done, state_blocks(training_.model, training_.optimizer),
-                   texts(), [this] { check_sums(); });
+                   texts(), [this] { return check_sums(); });
     } catch (const AgreedError& error) {
       note_failed_save(error.what());
     }
   }
 
-  /// Of a snapshot that is taken: bits that have flipped by now may be in it.
-  void check_sums() {
-    training_.optimizer.check_sums();
-    training_.model.backend().check_memory();
+  void log_remarks() {
+    for (const std::string& remark : training_.model.backend().take_remarks()) log_.info(remark);
+    for (const std::string& warning : training_.take_warnings()) log_.warn(warning);
+  }
+
+  /// Of a snapshot that is taken, which bits that have flipped by now may be in: IsWhole.
+  bool check_sums() {
+    const bool state = training_.optimizer.check_sums(),
+               memory = training_.model.backend().check_memory();
+    log_remarks();
+    return state && memory;
   }
 
   /// The texts of a checkpoint that is made now.

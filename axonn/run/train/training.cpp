@@ -390,8 +390,10 @@ std::shared_ptr<const Batch> Training::read(std::int64_t n) {
 }
 
 std::vector<std::string> Training::take_warnings() {
-  auto* policy = step.term<PolicyTerm>();
-  return policy ? policy->take_warnings() : std::vector<std::string>();
+  std::vector<std::string> all = optimizer.take_remarks();
+  if (auto* policy = step.term<PolicyTerm>())
+    std::ranges::move(policy->take_warnings(), std::back_inserter(all));
+  return all;
 }
 
 void Training::add_generation(std::map<std::string, std::string>& texts) const {
@@ -486,7 +488,7 @@ void save_checkpoint(Training& training, const std::string& folder, std::int64_t
   texts.emplace(kModelTextName, to_json(text_of_run(model.config().data, tokenizer)));
   training.add_generation(texts);
   saver.begin(world, steps_done, state_blocks(model, training.optimizer), std::move(texts),
-              [&] { training.optimizer.check_sums(); });
+              [&] { return training.optimizer.check_sums(); });
   saver.finish(world);
 }
 

@@ -78,7 +78,8 @@ class Training {
   /// checkpoint.changed_data is restart, begins that stage with its first sample; then returns
   /// true. Collective as data_position(). Does nothing without data.
   bool continue_at(std::int64_t n, const DataPosition& position, const std::string& checkpoint);
-  /// What the user should know of the answers that were written since the last call.
+  /// What the user should know since the last call: of the answers that were written, and of bits
+  /// of the state that have flipped and were set right.
   std::vector<std::string> take_warnings();
   /// Adds to the texts of a checkpoint that is made now what an [rl] generation needs to go on.
   void add_generation(std::map<std::string, std::string>& texts) const;

@@ -1,9 +1,13 @@
 #include <cstring>
+#include <set>
+#include <span>
 #include <vector>
 
 #include <gmock/gmock.h>
 
 #include "axonn/compute/ops/backend.h"
+#include "axonn/compute/ops/mend_bit.h"
+#include "axonn/foundation/base/random.h"
 
 #include "tests/compute/ops/harness.h"
 
@@ -28,7 +32,7 @@ std::vector<std::int64_t> word_sums(const std::vector<char>& bytes,
       const std::int64_t j = (end - begin) / 4 - (at - begin) / 4 > 0
                                  ? (at - begin) / 4
                                  : (end - begin) / 4 + (at - begin) % 4;
-      sum += word * static_cast<std::uint64_t>(2 * j + 1);
+      sum += word * word_factor(static_cast<std::uint32_t>(j));
       at += size;
     }
     sums.push_back(static_cast<std::int64_t>(sum));
@@ -85,5 +89,72 @@ TEST(WordSums, ChangeWithEachBitAndWithEachTwo) {
   for (int one = 0; one < 128; ++one) {
     EXPECT_NE(sum_with(one, -1), right) << one;
     for (int other = one + 1; other < 128; ++other) EXPECT_NE(sum_with(one, other), right) << one;
+  }
+}
+
+TEST(WordSums, HaveAnotherFactorForEachWordOfARun) {
+  std::set<std::uint32_t> factors;
+  for (std::uint32_t j = 0; j < 100'000; ++j) {
+    factors.insert(word_factor(j));
+    ASSERT_EQ(word_factor(j) % 2, 1) << j;
+  }
+  EXPECT_EQ(factors.size(), 100'000);
+}
+
+namespace {
+
+/// The sum of a run of bytes, and the run in memory.
+struct FlippedBytes {
+  std::vector<char> bytes;
+  std::int64_t sum() const {
+    return word_sums(bytes, {0.0, static_cast<double>(bytes.size())}).front();
+  }
+  void flip(std::int64_t bit) { bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ 1 << bit % 8); }
+  bool mend(std::int64_t right) {
+    return mend_bit(std::as_writable_bytes(std::span(bytes)), sum(), right);
+  }
+};
+
+FlippedBytes random_run(std::int64_t size) {
+  FlippedBytes run;
+  const Random random(size, "run");
+  for (std::int64_t i = 0; i < size; ++i)
+    run.bytes.push_back(static_cast<char>(random.below(i, 256)));
+  return run;
+}
+
+}  // namespace
+
+TEST(MendBit, SetsEachBitOfARunRight) {
+  for (const std::int64_t size : {1, 4, 7, 258}) {
+    const FlippedBytes right = random_run(size);
+    for (std::int64_t bit = 0; bit < 8 * size; ++bit) {
+      FlippedBytes run = right;
+      run.flip(bit);
+      ASSERT_TRUE(run.mend(right.sum())) << bit;
+      ASSERT_EQ(run.bytes, right.bytes) << bit;
+    }
+    FlippedBytes same = right;
+    EXPECT_FALSE(same.mend(right.sum()));
+  }
+}
+
+TEST(MendBit, LeavesRunsWithMoreFlippedBitsAsTheyAre) {
+  const FlippedBytes right = random_run(65'536);
+  const std::int64_t sum = right.sum(), bits = 8 * std::ssize(right.bytes);
+  const Random random(1, "flips");
+  // Of one word, of the same bit of two words, as a broken wire makes them, and of any two.
+  for (std::int64_t i = 0; i < 600; ++i) {
+    const std::int64_t one = random.below(3 * i, bits), word = one / 32 * 32;
+    std::int64_t other = random.below(3 * i + 1, bits);
+    if (i % 3 == 0) other = word + other % 32;
+    if (i % 3 == 1) other = other / 32 * 32 + one % 32;
+    if (other == one) continue;
+    FlippedBytes run = right;
+    run.flip(one);
+    run.flip(other);
+    const FlippedBytes before = run;
+    ASSERT_FALSE(run.mend(sum)) << one << ' ' << other;
+    ASSERT_EQ(run.bytes, before.bytes);
   }
 }

@@ -2,13 +2,15 @@
 
 #include <cstdint>
 
+#include "axonn/compute/ops/mend_bit.h"
 #include "axonn/compute/ops/rowwise/launch.h"
 #include "axonn/compute/tensor/address.h"
 
 namespace axonn::rowwise {
 
-/// One team per run of bytes: sum of word j · (2 j + 1). Two flips cannot cancel: 2^k (2 i + 1) is
-/// a different number for each bit k of each word i. Bytes beyond the last whole word are words.
+/// One team per run of bytes: sum of word j · word_factor(j). Two flips cannot cancel: 2^k times
+/// the odd factor of word i is a different number for each bit k of each word i. Bytes beyond the
+/// last whole word are words.
 ///
 /// Bound by memory: each byte is read once.
 struct WordSumsKernel {
@@ -22,12 +24,12 @@ struct WordSumsKernel {
     const auto* const words = reinterpret_cast<const std::uint32_t*>(first);
     const int whole = static_cast<int>(count / 4), rest = static_cast<int>(count % 4);
     std::uint64_t total = team.sum_of(whole, [=](int j) {
-      return std::uint64_t{words[j]} * (2 * static_cast<std::uint32_t>(j) + 1);
+      return std::uint64_t{words[j]} * word_factor(static_cast<std::uint32_t>(j));
     });
     if (rest > 0)
       total += team.sum_of(rest, [=](int j) {
         const auto byte = static_cast<std::uint64_t>(first[std::int64_t{4} * whole + j]);
-        return byte * (2 * static_cast<std::uint32_t>(whole + j) + 1);
+        return byte * word_factor(static_cast<std::uint32_t>(whole + j));
       });
     team.once([&] { out[run] = static_cast<std::int64_t>(total); });
   }

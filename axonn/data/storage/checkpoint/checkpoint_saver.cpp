@@ -183,7 +183,7 @@ SaveCost CheckpointSaver::publish(CheckpointIndex whole) {
 
 void CheckpointSaver::begin(Communicator& world, std::int64_t step,
                             std::span<const StateBlock> blocks, const StateTexts& texts,
-                            const std::function<void()>& compare) {
+                            const IsWhole& is_whole) {
   AXONN_CHECK(!pending_, "checkpoint ", name(), " is not finished; call finish() first");
   AXONN_CHECK(step >= 0, "a checkpoint of step ", step, "; steps count from 0");
   const double begin = now_seconds();
@@ -197,9 +197,8 @@ void CheckpointSaver::begin(Communicator& world, std::int64_t step,
       AXONN_CHECK(!text.empty() && text.find('/') == text.npos && !text.starts_with('.') &&
                       !text.starts_with("rank-") && text != kIndexName,
                   "a checkpoint's text cannot be named ", text);
-    snapshot_.take(blocks, world.rank());
+    snapshot_.take_whole(blocks, world.rank(), is_whole);
     part_ = snapshot_.part();
-    if (compare) compare();
   });
   agree(world, task(), fault);
   bytes_ = part_.files.empty() ? 0 : part_.files.front().bytes;

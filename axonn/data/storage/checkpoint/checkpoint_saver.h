@@ -80,9 +80,9 @@ class CheckpointSaver {
   /// Takes a snapshot of the owned slices and starts to write it. Collective. Only rank 0's texts
   /// are used. Costs a copy of the owned elements in host memory, reused for the next checkpoint.
   /// Also throws if pending(), or if the disk has too little room for all ranks' files; and what
-  /// `compare` throws on any rank, which is called when the snapshot is taken.
+  /// `is_whole` throws on any rank, which is called when the snapshot is taken.
   void begin(Communicator& world, std::int64_t step, std::span<const StateBlock> blocks,
-             const StateTexts& texts, const std::function<void()>& compare = {});
+             const StateTexts& texts, const IsWhole& is_whole = {});
 
   /// Makes the checkpoint of this step the best when it is published: it stays, whatever `keep`
   /// says, until another one takes its place, and DIR/best names it. Call it before begin().

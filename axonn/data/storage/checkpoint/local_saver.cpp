@@ -55,18 +55,17 @@ void LocalSaver::check_room(std::int64_t bytes, std::int64_t replaced) const {
 }
 
 void LocalSaver::begin(std::int64_t step, std::span<const StateBlock> blocks,
-                       const StateTexts& texts, const std::function<void()>& compare) {
+                       const StateTexts& texts, const IsWhole& is_whole) {
   AXONN_CHECK(!pending_, "local checkpoint ", step_name(step_), " is not finished");
   const double begin = now_seconds();
   step_ = step;
   texts_.clear();
   const std::string fault = fault_of([&] {
     if (rank_ == 0) texts_ = texts;
-    snapshot_.take(all_owned(blocks), rank_);
+    snapshot_.take_whole(all_owned(blocks), rank_, is_whole);
     index_ = snapshot_.part();
     index_.step = step;
     index_.ranks = world_.size();
-    if (compare) compare();
   });
   agree(world_, "local checkpoint " + step_name(step), fault);
   pending_ = true;

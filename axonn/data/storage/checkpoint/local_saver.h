@@ -46,10 +46,10 @@ class LocalSaver {
   void check_room(std::int64_t bytes, std::int64_t replaced = 0) const;
 
   /// Takes a snapshot of all slices, owned or not, and starts to write it. Collective; only rank
-  /// 0's texts are used. Throws AgreedError if a rank cannot take it, or if `compare`, which is
+  /// 0's texts are used. Throws AgreedError if a rank cannot take it, or if `is_whole`, which is
   /// called then, throws.
   void begin(std::int64_t step, std::span<const StateBlock> blocks, const StateTexts& texts,
-             const std::function<void()>& compare = {});
+             const IsWhole& is_whole = {});
   bool pending() const { return pending_; }
   /// Waits for all ranks' shards and copies. Collective. Throws AgreedError if one could not be
   /// written; the checkpoint before stays then, and another begin() may follow.

@@ -166,6 +166,17 @@ void StateSnapshot::put_away() const {
   if (file_) file_->put_away(in_file_.data(), std::ssize(in_file_));
 }
 
+void StateSnapshot::take_whole(std::span<const StateBlock> blocks, int rank,
+                               const IsWhole& is_whole) {
+  constexpr int kTries = 3;
+  for (int tries = 0; tries < kTries; ++tries) {
+    take(blocks, rank);
+    if (!is_whole || is_whole()) return;
+  }
+  fail(Where::here(), "the values of a checkpoint have changed in memory while each of ", kTries,
+       " snapshots of them was taken; faulty memory is likely");
+}
+
 void StateSnapshot::take(std::span<const StateBlock> blocks, int rank) {
   check_blocks(blocks);
   part_ = {};

@@ -50,6 +50,10 @@ struct StateBlock {
 /// The name of a rank's file in a checkpoint: "rank-00003.safetensors".
 std::string rank_file(int rank);
 
+/// Compares the values of a snapshot that was just taken with their checksums. False: some had
+/// changed and are right now, so another snapshot is needed.
+using IsWhole = std::function<bool()>;
+
 /// A copy in host memory of the slices that a rank owns: the contents of its file.
 class StateSnapshot {
  public:
@@ -61,6 +65,9 @@ class StateSnapshot {
   /// call. Throws Error, naming the block, if blocks or parameters with the same kind share a name,
   /// if blocks disagree on the shape of a parameter, or if buffers or elements are missing.
   void take(std::span<const StateBlock> blocks, int rank);
+  /// The same until is_whole() says so. Throws Error if it does not after some times, and what it
+  /// throws.
+  void take_whole(std::span<const StateBlock> blocks, int rank, const IsWhole& is_whole);
 
   /// The parameters, the kinds, and the file without its checksums; no file if nothing is owned.
   const CheckpointIndex& part() const { return part_; }
