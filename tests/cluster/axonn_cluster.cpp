@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "axonn/foundation/base/exit_codes.h"
+#include "axonn/ranks/comm/mpi/mpi.h"
 
 #include "tests/cluster/trial.h"
 
@@ -18,13 +19,15 @@ namespace axonn::cluster {
 
 namespace {
 
+constexpr int kSkipped = 77;
 constexpr const char* kUsage =
-    "usage: axonn_cluster --seeds FIRST COUNT [--planted FAULT]\n"
+    "usage: axonn_cluster --seeds FIRST COUNT [--mpi] [--planted FAULT]\n"
     "           tries seeds, and tells what happened with those that fail\n"
-    "       axonn_cluster --replay SEED [--planted FAULT]\n"
+    "       axonn_cluster --replay SEED [--mpi] [--planted FAULT]\n"
     "           tells what happens with a seed\n"
-    "FAULT is a fault of the simulation itself, which some seeds must find:\n"
-    "forgotten-file-syncs, forgotten-folder-syncs or lost-wakes.\n";
+    "--mpi: ranks are processes of a simulated MPI in place of threads.\n"
+    "FAULT is a fault of the simulation itself, or of jobs, which some seeds must find:\n"
+    "forgotten-file-syncs, forgotten-folder-syncs, lost-wakes, or with --mpi unchecked-messages.\n";
 
 /// Starts this program again with one thread for products and with the same addresses each time,
 /// so that a seed gives the same run.
@@ -53,7 +56,7 @@ void print(std::uint64_t seed, const Trial& trial) {
 struct Seeds {
   std::uint64_t first = 0, count = 1;
   bool all = false;  ///< tells of seeds that keep all promises, too
-  Planted planted = Planted::none;
+  TrialOptions options = {};
 };
 
 int run_seeds(const Seeds& seeds, const std::string& again) {
@@ -62,7 +65,7 @@ int run_seeds(const Seeds& seeds, const std::string& again) {
   Trial sum;
   int failures = 0;
   for (std::uint64_t seed = seeds.first; seed < seeds.first + seeds.count; ++seed) {
-    const Trial trial = run_trial(seed, folder + "/job", seeds.planted);
+    const Trial trial = run_trial(seed, folder + "/job", seeds.options);
     sum.starts += trial.starts;
     sum.killed += trial.killed;
     sum.power_lost += trial.power_lost;
@@ -73,6 +76,8 @@ int run_seeds(const Seeds& seeds, const std::string& again) {
     sum.damaged += trial.damaged;
     sum.moved += trial.moved;
     sum.usage_errors += trial.usage_errors;
+    sum.late += trial.late;
+    sum.altered += trial.altered;
     sum.schedule = sum.schedule * 31 + trial.schedule;
     failures += !trial.fault.empty();
     if (seeds.all || !trial.fault.empty()) print(seed, trial);
@@ -86,11 +91,11 @@ int run_seeds(const Seeds& seeds, const std::string& again) {
   std::printf(
       "%llu seeds, %d failed: %d starts, %d drawn to be killed, %d to lose power, %d with a frozen "
       "rank, %d stopped, %d with faults of disks (%d usage errors), %d nodes lost, %d files "
-      "damaged, "
+      "damaged, %d with late messages, %d with one that is cut, torn or lost, "
       "%d runs moved to another grid; schedules %016llx\n",
       static_cast<unsigned long long>(seeds.count), failures, sum.starts, sum.killed,
       sum.power_lost, sum.frozen, sum.stopped, sum.disk_faults, sum.usage_errors, sum.nodes_lost,
-      sum.damaged, sum.moved, static_cast<unsigned long long>(sum.schedule));
+      sum.damaged, sum.late, sum.altered, sum.moved, static_cast<unsigned long long>(sum.schedule));
   return failures == 0 ? 0 : 1;
 }
 
@@ -104,12 +109,21 @@ int main_of(const std::vector<std::string>& words) {
   seeds.first = number();
   seeds.all = how == "--replay";
   if (how == "--seeds") seeds.count = number();
-  if (at < words.size()) {
-    const bool named = next() == "--planted";
+  while (at < words.size()) {
+    const std::string word = next();
+    again += ' ' + word;
+    if (word == "--mpi") {
+      seeds.options.mpi = true;
+      continue;
+    }
+    again += ' ' + (at < words.size() ? words[at] : "");
     const auto planted = planted_of(next());
-    if (!named || !planted) at = words.size() + 1;
-    seeds.planted = planted.value_or(Planted::none);
-    again += " --planted " + words.back();
+    if (word != "--planted" || !planted) at = words.size() + 1;
+    seeds.options.planted = planted.value_or(Planted::none);
+  }
+  if (seeds.options.mpi && mpi_version().starts_with("none")) {
+    std::fputs("--mpi: this program was built without MPI\n", stderr);
+    return kSkipped;
   }
   if ((how == "--seeds" || how == "--replay") && seeds.count > 0 && at == words.size())
     return run_seeds(seeds, again);

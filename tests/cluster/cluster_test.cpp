@@ -44,6 +44,19 @@ TEST_P(KeptSeed, KeepsAllPromises) {
 
 INSTANTIATE_TEST_SUITE_P(All, KeptSeed, testing::Values(1, 57, 79, 103));
 
+TEST(Cluster, KeepsAllPromisesWithProcessesOfMpi) {
+  const Answer answer = cluster("--seeds 11 4 --mpi");  // the first has a message that is cut
+  if (answer.code == 77) GTEST_SKIP() << "built without MPI";
+  EXPECT_EQ(answer.code, 0) << answer.output;
+}
+
+TEST(Cluster, FindsTransportsThatDoNotCheckTheirMessages) {
+  const Answer answer = cluster("--seeds 1 3 --mpi --planted unchecked-messages");
+  if (answer.code == 77) GTEST_SKIP() << "built without MPI";
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_THAT(answer.output, HasSubstr("--mpi --planted unchecked-messages --replay 3"));
+}
+
 TEST(Cluster, RepeatsASeedToTheLastPointOfItsSchedule) {
   const Answer once = cluster("--replay 4"), again = cluster("--replay 4"),
                other = cluster("--replay 5");

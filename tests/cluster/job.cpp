@@ -45,8 +45,8 @@ std::vector<std::string> Job::command(const Layout& on, const std::string& folde
   return all;
 }
 
-Job draw_job(Draws& draws) {
-  Job job;
+Job draw_job(Draws& draws, const JobOptions& options) {
+  Job job{.mpi = options.mpi};
   const auto set = [&](const std::string& key, const auto& value) {
     job.words.insert(job.words.end(), {"--" + key, fmt::format("{}", value)});
   };
@@ -86,7 +86,7 @@ Job draw_job(Draws& draws) {
   set("optimizer.lr", 1e-3);
   if (optimizer == "adamw" && draws.chance(0.3)) set("optimizer.moments", "bf16");
   if (draws.chance(0.3)) set("optimizer.ema_decay", 0.9);
-  set("parallelism.transport", "threads");
+  set("parallelism.transport", job.mpi ? "mpi" : "threads");
   set("parallelism.timeout_seconds", kTimeoutSeconds);
   set("parallelism.keep_weights", draws.one_of({"none", "none", "step"}));
   set("checkpoint.async", draws.chance(0.7));
@@ -96,6 +96,8 @@ Job draw_job(Draws& draws) {
   if (draws.chance(0.1)) set("checkpoint.give_up_minutes", 0);
   if (draws.chance(0.15)) set("output.tensorboard", true);
   if (draws.chance(0.3)) set("checkpoint.every_minutes", 0.0001);  // 6 ms of virtual time
+  job.checks_messages = job.mpi && draws.chance(0.8);
+  if (job.checks_messages) set("parallelism.verify_messages", !options.forgets_checks);
   return job;
 }
 
@@ -106,6 +108,28 @@ ScheduleOptions draw_schedule(Draws& draws) {
   options.step_ns = draws.one_of({200, 1'000, 5'000});
   return options;
 }
+
+namespace {
+
+void draw_message_faults(Draws& draws, const Job& job, std::int64_t messages, Faults& faults) {
+  using Kind = MessageFault::Kind;
+  const auto add = [&](Kind kind, double seconds = 0) {
+    faults.messages.push_back({kind, draws.between(1, messages), seconds});
+  };
+  if (draws.chance(0.4))
+    for (std::int64_t i = draws.between(1, 6); i > 0; --i)
+      add(Kind::late, draws.one_of({0.001, 0.05, 0.4}));
+  // One of these ends a start; who has two of them to blame would be a matter of chance.
+  if (faults.frozen_rank >= 0 || !faults.disk.empty() || !draws.chance(0.5)) return;
+  if (draws.chance(0.6)) {
+    faults.end = Faults::End::none;
+    faults.end_point = faults.end_file_call = 0;
+  }
+  const Kind bytes = job.checks_messages ? Kind::torn : Kind::cut;
+  add(draws.one_of({Kind::cut, Kind::lost, bytes, bytes}));
+}
+
+}  // namespace
 
 Faults draw_faults(Draws& draws, const Job& job, const Job::Layout& on, const Extent& extent,
                    const std::string& folder) {
@@ -141,6 +165,7 @@ Faults draw_faults(Draws& draws, const Job& job, const Job::Layout& on, const Ex
     if (fault.kind == DiskFault::Kind::slow) fault.last = std::min(fault.last, fault.first + 3);
     faults.disk.push_back(fault);
   }
+  if (extent.messages > 0) draw_message_faults(draws, job, extent.messages, faults);
   return faults;
 }
 

@@ -15,6 +15,8 @@ namespace axonn::cluster {
 /// A training that a seed draws, and how it is spread over nodes.
 struct Job {
   std::vector<std::string> words;  ///< of axonn train, but for grids and folders
+  bool mpi = false;                ///< its ranks are processes of MPI, not threads
+  bool checks_messages = false;
   int steps = 0;
   int every = 0, local_every = 0;  ///< steps between checkpoints; 0: none
   struct Layout {
@@ -29,11 +31,15 @@ struct Job {
   std::vector<std::string> command(const Layout& on, const std::string& folder) const;
 };
 
-Job draw_job(Draws& draws);
+struct JobOptions {
+  bool mpi = false;
+  bool forgets_checks = false;  ///< a planted fault: messages that should have checksums have none
+};
+Job draw_job(Draws& draws, const JobOptions& options);
 
 /// How far a start without faults comes.
 struct Extent {
-  std::int64_t points = 0, file_calls = 0;
+  std::int64_t points = 0, file_calls = 0, messages = 0;
 };
 
 /// Faults of one start, at moments of that extent. `folder` has the shared and the local files.

@@ -27,7 +27,8 @@ struct Moment {
 /// end may come at any moment.
 struct Account {
   static constexpr int kMoments = 64, kNotes = 400;
-  std::int64_t points = 0, file_calls = 0, switches = 0;
+  std::int64_t points = 0, file_calls = 0, messages = 0, switches = 0;
+  int altered_from = -1;         // the rank whose message was cut, torn or lost
   std::int64_t nanoseconds = 0;  // virtual, since the start
   std::uint64_t schedule = 0;    // a hash of who went on at each point
   std::int64_t moments = 0;

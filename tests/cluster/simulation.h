@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 
 #include "tests/cluster/disk.h"
+#include "tests/cluster/message_fault.h"
 #include "tests/cluster/scheduler.h"
 
 namespace axonn::cluster {
@@ -22,6 +23,12 @@ struct Simulation {
   /// Returns how many are written before the process ends; -1: it goes on.
   std::function<std::int64_t(std::int64_t bytes)> at_file_call;
   std::function<void()> end;  ///< ends the process
+  struct Mpi {
+    int ranks = 0;  ///< of the job; 0: there is no MPI
+    /// Called for each message of so many bytes, of the transport's collectives or not: sets what
+    /// befalls it, and returns for how many nanoseconds it is on its way.
+    std::function<std::int64_t(int from, bool collective, MessageFault::Kind& what)> at_message;
+  } mpi;
 };
 
 /// Of this process. Threads that the scheduler does not know call the C library itself.

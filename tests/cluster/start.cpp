@@ -1,9 +1,11 @@
 #include "tests/cluster/start.h"
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
+#include <thread>
 
 #include <execinfo.h>
 #include <fcntl.h>
@@ -13,9 +15,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "axonn/app/cli/command.h"
 #include "axonn/app/cli/program.h"
+#include "axonn/app/cli/standard_output.h"
 #include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/exit_codes.h"
 #include "axonn/foundation/base/files.h"
+#include "axonn/run/load/launch.h"
 
 #include "tests/cluster/simulation.h"
 
@@ -59,6 +65,25 @@ class Fate {
     return draws_.below(bytes);
   }
 
+  std::int64_t at_message(int from, bool collective, MessageFault::Kind& what) {
+    std::int64_t delay = draws_.one_of({500, 2'000, 2'000, 20'000});
+    if (!collective) return delay;
+    ++account_.messages;
+    for (const MessageFault& fault : faults_.messages) {
+      if (fault.message != account_.messages) continue;
+      what = fault.kind;
+      if (what == MessageFault::Kind::late)
+        delay += static_cast<std::int64_t>(1e9 * fault.seconds);
+      else
+        account_.altered_from = from;
+      static constexpr const char* kNames[] = {"", "late", "cut", "torn", "lost"};
+      account_.add_note("message %lld, of rank %d, is %s",
+                        static_cast<long long>(account_.messages), from,
+                        kNames[static_cast<int>(what)]);
+    }
+    return delay;
+  }
+
   [[noreturn]] void end() {
     const Serving serving;
     const bool power = faults_.end == Faults::End::power_lost;
@@ -80,6 +105,36 @@ void tell_crash(int signal) {
   std::array<void*, 50> frames{};
   backtrace_symbols_fd(frames.data(), backtrace(frames.data(), frames.size()), STDERR_FILENO);
   _exit(128 + signal);
+}
+
+int run_command(std::vector<std::string> words) {
+  words.insert(words.begin(), "axonn");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  return run_program(static_cast<int>(arguments.size()), arguments.data());
+}
+
+/// run_program() of one process of several, which share their standard output here.
+int run_process(const std::vector<std::string>& words) {
+  try {
+    return run_axonn(words);
+  } catch (const std::exception& error) {
+    end_launched(std::current_exception());
+    std::cerr << "error: " << error.what() << std::endl;
+    return dynamic_cast<const UsageError*>(&error) ? kUsageError : kFailed;
+  }
+}
+
+/// Runs the command in as many processes of MPI. Returns the largest exit code.
+int run_processes(const std::vector<std::string>& words, int count) {
+  StandardOutput output;
+  std::vector<int> codes(count);
+  {
+    std::vector<std::jthread> ranks;
+    for (int& code : codes) ranks.emplace_back([&] { code = run_process(words); });
+  }
+  output.finish();
+  return *std::ranges::max_element(codes);
 }
 
 [[noreturn]] void run_here(const Start& start, Account& account) {
@@ -111,12 +166,12 @@ void tell_crash(int signal) {
   s.end = [&] { fate.end(); };
   s.scheduler = std::make_unique<Scheduler>(start.schedule, account);
   s.scheduler->at_point = [&] { fate.at_point(); };
-  std::vector<std::string> words = start.words;
-  words.insert(words.begin(), "axonn");
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
+  s.mpi = {.ranks = start.mpi_ranks, .at_message = [&](int from, bool collective, auto& what) {
+             return fate.at_message(from, collective, what);
+           }};
   s.scheduler->adopt();
-  const int code = run_program(static_cast<int>(arguments.size()), arguments.data());
+  const int code =
+      start.mpi_ranks > 0 ? run_processes(start.words, start.mpi_ranks) : run_command(start.words);
   std::cout.flush();
   _exit(code);
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/cluster/disk.h"
+#include "tests/cluster/message_fault.h"
 #include "tests/cluster/scheduler.h"
 
 namespace axonn::cluster {
@@ -34,6 +35,7 @@ struct Faults {
   };
   std::vector<Jump> jumps;
   std::vector<DiskFault> disk;
+  std::vector<MessageFault> messages;
   ForgottenSyncs forgotten;
 };
 
@@ -43,6 +45,7 @@ struct Start {
   std::string spare;               ///< an empty folder beside it, for files of the simulation
   ScheduleOptions schedule;
   Faults faults;
+  int mpi_ranks = 0;  ///< processes of MPI, each with the command; 0: one process, without MPI
 };
 
 inline constexpr int kKilled = 137;

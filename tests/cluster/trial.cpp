@@ -31,8 +31,12 @@ struct Undisturbed {
 /// One job, from its first start to its end.
 class Course {
  public:
-  Course(std::uint64_t seed, std::string folder, Planted planted)
-      : draws_(seed), folder_(std::move(folder)), job_(draw_job(draws_)), planted_(planted) {}
+  Course(std::uint64_t seed, std::string folder, const TrialOptions& options)
+      : draws_(seed),
+        folder_(std::move(folder)),
+        job_(draw_job(draws_, {.mpi = options.mpi,
+                               .forgets_checks = options.planted == Planted::unchecked_messages})),
+        planted_(options.planted) {}
 
   Trial take() {
     run_undisturbed();
@@ -63,7 +67,8 @@ class Course {
                              .folder = folder_,
                              .spare = folder_ + "-spare",
                              .schedule = schedule,
-                             .faults = faults});
+                             .faults = faults,
+                             .mpi_ranks = job_.mpi ? layout_.grid.ranks() : 0});
     trial_.schedule = trial_.schedule * 31 + ended.account.schedule;
     tell(fmt::format("start {}: exit code {}, {} points, {} calls for files, {:.3f} s",
                      trial_.starts, ended.code, ended.account.points, ended.account.file_calls,
@@ -82,7 +87,9 @@ class Course {
       return failed(fmt::format("an undisturbed run ends with {}:\n{}", ended.code, ended.output));
     undisturbed_ = {.steps = noted_steps(run_folder()),
                     .hashes = hashes_of(final_checkpoint()),
-                    .extent = {ended.account.points, ended.account.file_calls}};
+                    .extent = {.points = ended.account.points,
+                               .file_calls = ended.account.file_calls,
+                               .messages = ended.account.messages}};
     if (std::ssize(undisturbed_.steps) != job_.steps || undisturbed_.hashes.empty())
       failed("an undisturbed run does not note its steps, or saves nothing");
     fs::remove_all(folder_);
@@ -113,8 +120,26 @@ class Course {
     trial_.frozen += faults.frozen_rank >= 0;
     trial_.stopped += faults.stop_point > 0;
     trial_.disk_faults += !faults.disk.empty();
+    const bool alters = alteration(faults) != MessageFault::Kind::none;
+    trial_.altered += alters;
+    trial_.late += std::ssize(faults.messages) > (alters ? 1 : 0);
     disk_faults_ |= !faults.disk.empty();
     power_lost_ |= faults.end == Faults::End::power_lost;
+  }
+
+  /// What becomes of the one message that is not late alone.
+  static MessageFault::Kind alteration(const Faults& faults) {
+    for (const MessageFault& fault : faults.messages)
+      if (fault.kind != MessageFault::Kind::late) return fault.kind;
+    return MessageFault::Kind::none;
+  }
+
+  /// The sender is named; of a lost message, nobody can know whether it was sent.
+  bool tells_of_message(const Ended& ended, const Faults& faults) const {
+    if (ended.account.altered_from < 0) return false;
+    const bool lost = alteration(faults) == MessageFault::Kind::lost;
+    return output_.find(lost ? "rank " : fmt::format("rank {} ", ended.account.altered_from)) !=
+           output_.npos;
   }
 
   void move() {
@@ -149,6 +174,7 @@ class Course {
     switch (ended.code) {
       case 0:
         done_ = true;
+        if (ended.account.altered_from >= 0) failed("goes on after an altered message");
         return;
       case kKilled:
         if (faults.end == Faults::End::none) failed("killed by nobody");
@@ -162,6 +188,7 @@ class Course {
       case kFailed:
       case kUsageError:
         if (faults.frozen_rank >= 0 && says(fmt::format("rank {} ", faults.frozen_rank))) return;
+        if (tells_of_message(ended, faults)) return;
         if (!faults.disk.empty() && says(folder_)) {
           trial_.usage_errors += ended.code == kUsageError;
           tell("  " + last_line());
@@ -290,11 +317,12 @@ std::optional<Planted> planted_of(const std::string& name) {
   if (name == "forgotten-file-syncs") return Planted::forgotten_file_syncs;
   if (name == "forgotten-folder-syncs") return Planted::forgotten_folder_syncs;
   if (name == "lost-wakes") return Planted::lost_wakes;
+  if (name == "unchecked-messages") return Planted::unchecked_messages;
   return {};
 }
 
-Trial run_trial(std::uint64_t seed, const std::string& folder, Planted planted) {
-  return Course(seed, folder, planted).take();
+Trial run_trial(std::uint64_t seed, const std::string& folder, const TrialOptions& options) {
+  return Course(seed, folder, options).take();
 }
 
 }  // namespace axonn::cluster

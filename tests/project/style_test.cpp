@@ -45,7 +45,9 @@ void check_lines(const SourceFile& file, Offenders& out) {
 
 /// Whether the file has macros and functions of other libraries' names.
 bool stands_for_library(const SourceFile& file) {
-  return file.path.starts_with("tests/emulated_gpu/") || file.path.starts_with("tests/hip_stubs/");
+  const std::initializer_list<const char*> all{"tests/emulated_gpu/", "tests/hip_stubs/",
+                                               "tests/cluster/simulated_mpi"};
+  return std::ranges::any_of(all, [&](const char* path) { return file.path.starts_with(path); });
 }
 
 /// Exceptions: dtype.h may test for the compiler, NVIDIA's block for the GPU, others only for code
