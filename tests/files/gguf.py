@@ -75,6 +75,8 @@ class Reader:
             return bits.view(np.float32), 2 * count
         if kind in (10, 11, 12, 13, 14, 23):
             return self._large_blocks(kind, count // 256, at)
+        if kind == 39:
+            return self._micro_scaled(count // 32, at)
         assert kind in (2, 3, 6, 7, 8, 20) and count % 32 == 0, f"type {kind}"
         if kind != 8:
             return self._half_bytes(kind, count // 32, at)
@@ -101,6 +103,15 @@ class Reader:
         else:
             values = scale * (codes - (16 if five else 8))
         return values.reshape(-1), form.itemsize * count
+
+    def _micro_scaled(self, count, at):
+        """Values of MXFP4: a power of two, and codes of a sign and the doubled sizes."""
+        blocks = np.frombuffer(self.data, [("power", "u1"), ("q", "u1", 16)], count, at)
+        codes = np.concatenate([blocks["q"] & 15, blocks["q"] >> 4], axis=1)
+        sizes = np.array([0, 1, 2, 3, 4, 6, 8, 12], np.float32)
+        values = np.where(codes < 8, sizes[codes & 7], -sizes[codes & 7])
+        return np.ldexp(values, blocks["power"].astype(np.int32)[:, None] - 128).reshape(
+            -1), 17 * count
 
     def _large_blocks(self, kind, count, at):
         """Values of Q2_K to Q6_K and IQ4_XS: blocks of 256 with scales of their parts."""

@@ -28,6 +28,7 @@ class Kind:
 KINDS = {"q8_0": Kind(LLAMA, 34, [0], slice(2, 34)), "q4_0": Kind(LLAMA, 18, [0], slice(2, 18)),
          "q5_0": Kind(LLAMA, 22, [0], slice(6, 22)), "q4_1": Kind(LLAMA, 20, [0, 2], slice(4, 20)),
          "q5_1": Kind(LLAMA, 24, [0, 2], slice(8, 24)), "iq4_nl": Kind(LLAMA, 18, [0], number=20),
+         "mxfp4": Kind(LLAMA, 17, [0], slice(1, 17)),
          "q2_k": Kind(WIDE, 84, [80, 82], number=10),
          "q3_k": Kind(WIDE, 110, [108], slice(32, 96)),
          "q4_k": Kind(WIDE, 144, [0, 2], slice(16, 144)),
@@ -130,7 +131,7 @@ class GgufCodes(RunTest):
                   "blk.1.attn_q.weight": "f32", "blk.0.attn_q.weight": "q5_0",
                   "blk.0.ffn_gate.weight": "q5_k", "blk.1.ffn_gate.weight": "q3_k",
                   "blk.0.attn_output.weight": "q4_1", "blk.1.attn_output.weight": "q5_1",
-                  "blk.0.attn_k.weight": "iq4_nl", "blk.0.ffn_up.weight": "q2_k",
+                  "blk.1.attn_v.weight": "mxfp4", "blk.0.attn_k.weight": "iq4_nl", "blk.0.ffn_up.weight": "q2_k",
                   "blk.1.ffn_down.weight": "iq4_xs"}
         path = self.path("joined.gguf")
         gguf.join(path, files, lambda name: others.get(name, "q4_k"))
@@ -189,7 +190,7 @@ rank = 3
                 data = np.memmap(model, np.uint8, "r+")
                 at = begin + kind.size + factor
                 before = bytes(data[at:at + 2])
-                data[at:at + 2] = 0, 0x7C
+                data[at:at + 2] = (255, before[1]) if name == "mxfp4" else (0, 0x7C)
                 data.flush()
                 error = axonn("eval", "--model", model, "--data",
                               self.write("text.txt", "text " * 9), "--quantize",

@@ -132,10 +132,11 @@ void add_draft_flags(CLI::App& app, std::int64_t& drafts, std::string& model) {
 }
 
 void add_integer_products_flag(CLI::App& app, bool& integer_products) {
-  app.add_flag("--integer-products", integer_products,
-               "with --quantize file or of GGUF's kinds (but q4_1, q5_1, q2_k, iq4_nl, iq4_xs): "
-               "round what codes are multiplied by to 8 bits, as llama.cpp does (ARM: for up to "
-               "four texts at a time): faster, and log-probabilities off by about 0.01");
+  app.add_flag(
+      "--integer-products", integer_products,
+      "with --quantize file or of GGUF's kinds (but q4_1, q5_1, q2_k, iq4_nl, iq4_xs, "
+      "mxfp4): round what codes are multiplied by to 8 bits, as llama.cpp does (ARM: for up to "
+      "four texts at a time): faster, and log-probabilities off by about 0.01");
 }
 
 void add_kv_cache_flag(CLI::App& app, KeptForm& form) {

@@ -40,9 +40,10 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option(
          "--quantize", flags.quantize,
          "keep the matrices of the blocks as codes: q8_0 or int8 of 8.5 bits a weight, q6_k of "
-         "6.6, q5_1 of 6, q5_0 or q5_k of 5.5, q4_1 of 5, nf4, fp4, q4_0 or q4_k of 4.5, q3_k of "
-         "3.4; file: each matrix as a GGUF file has it, also of q2_k, iq4_nl and iq4_xs; default: "
-         "as the model was trained, else none")
+         "6.6, q5_1 of 6, q5_0 or q5_k of 5.5, q4_1 of 5, nf4, fp4, q4_0 or q4_k of 4.5, mxfp4 of "
+         "4.25, q3_k of 3.4; file: each matrix as a GGUF file has it, also of q2_k, iq4_nl and "
+         "iq4_xs, or the experts in MXFP4 of a folder; default: as the model was trained, else "
+         "none")
       ->check(CLI::IsMember(kQuantizations));
   app.add_flag("--quantize-embeddings", flags.quantize_embeddings,
                "with --quantize: the table of tokens and the output layer, too, as GGUF has them");

@@ -200,6 +200,8 @@ inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
 ///         4 bits
 ///   q5_1  the same with codes of 5 bits
 ///   iq4_nl  as q4_0 with 16 values that are closer to each other around 0
+///   mxfp4  32 values of a row: a factor 2^(e - 127) of 8 bits, codes of 4 bits: a sign, and one of
+///         0, 1/2, 1, 3/2, 2, 3, 4 and 6
 ///   q2_k  256 values of a row: two f16 factors, and two numbers of 4 bits for each 16 values, a
 ///         scale s and a least value m; value = factor · s · code - factor' · m, codes of 2 bits
 ///   q3_k  256 values of a row: f16 factor, and a scale s of 6 bits for each 16 values; value =
@@ -212,7 +214,8 @@ inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
 ///         factor · (s - 32) · one of the values of iq4_nl
 ///
 /// Sources: Dettmers et al., "QLoRA: efficient finetuning of quantized LLMs", 2023, and
-/// bitsandbytes 0.50 (nf4, fp4); Dettmers et al., "LLM.int8()", 2022; ggml (q8_0 to iq4_xs).
+/// bitsandbytes 0.50 (nf4, fp4); Dettmers et al., "LLM.int8()", 2022; ggml (q8_0 to iq4_xs); Open
+/// Compute Project, "OCP Microscaling Formats (MX) specification 1.0", 2023 (mxfp4).
 ///
 /// `file` stands for the kinds that the matrices of a GGUF file have, one for each.
 enum class Quantization : std::uint8_t {
@@ -226,6 +229,7 @@ enum class Quantization : std::uint8_t {
   q4_1,
   q5_1,
   iq4_nl,
+  mxfp4,
   q2_k,
   q3_k,
   q4_k,
@@ -235,16 +239,16 @@ enum class Quantization : std::uint8_t {
   file
 };
 
-inline constexpr std::array<std::string_view, 17> kQuantizations = {
-    "none",   "nf4",  "fp4",  "int8", "q8_0", "q4_0", "q5_0",   "q4_1", "q5_1",
-    "iq4_nl", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_xs", "file"};
+inline constexpr std::array<std::string_view, 18> kQuantizations = {
+    "none",   "nf4",   "fp4",  "int8", "q8_0", "q4_0", "q5_0", "q4_1",   "q5_1",
+    "iq4_nl", "mxfp4", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_xs", "file"};
 
 /// The kinds of codes.
-inline constexpr std::array kCodes{Quantization::nf4,  Quantization::fp4,  Quantization::int8,
-                                   Quantization::q8_0, Quantization::q4_0, Quantization::q5_0,
-                                   Quantization::q4_1, Quantization::q5_1, Quantization::iq4_nl,
-                                   Quantization::q2_k, Quantization::q3_k, Quantization::q4_k,
-                                   Quantization::q5_k, Quantization::q6_k, Quantization::iq4_xs};
+inline constexpr std::array kCodes{
+    Quantization::nf4,    Quantization::fp4,   Quantization::int8, Quantization::q8_0,
+    Quantization::q4_0,   Quantization::q5_0,  Quantization::q4_1, Quantization::q5_1,
+    Quantization::iq4_nl, Quantization::mxfp4, Quantization::q2_k, Quantization::q3_k,
+    Quantization::q4_k,   Quantization::q5_k,  Quantization::q6_k, Quantization::iq4_xs};
 
 constexpr std::string_view name_of(Quantization kind) {
   return kQuantizations[static_cast<int>(kind)];
@@ -254,7 +258,8 @@ constexpr std::string_view name_of(Quantization kind) {
 AXONN_DEVICE constexpr bool has_large_blocks(Quantization kind) {
   return kind >= Quantization::q2_k && kind <= Quantization::iq4_xs;
 }
-/// Whether blocks are those of ggml, to the byte: of values of one row, with factors in f16.
+/// Whether blocks are those of ggml, to the byte: of values of one row, with factors in f16, or of
+/// mxfp4 in 8 bits.
 AXONN_DEVICE constexpr bool is_of_ggml(Quantization kind) {
   return kind >= Quantization::q8_0 && kind <= Quantization::iq4_xs;
 }
@@ -294,13 +299,14 @@ struct QuantizedForm {
   }
   /// Of the factor and the least value; not of large blocks.
   AXONN_DEVICE constexpr std::int64_t factor_bytes() const {
+    if (kind == Quantization::mxfp4) return 1;
     return is_of_ggml(kind) && !has_least_values(kind) ? 2 : 4;
   }
   /// Whether four bits of a code are half a byte: of code i of a record the lower half, and of code
   /// unit / 2 + i the higher one.
   AXONN_DEVICE constexpr bool half_bytes() const {
     return kind == Quantization::nf4 || kind == Quantization::fp4 ||
-           (kind >= Quantization::q4_0 && kind <= Quantization::iq4_nl);
+           (kind >= Quantization::q4_0 && kind <= Quantization::mxfp4);
   }
   /// Bytes between the factors and the halves with the fifth bits of codes, eight a byte.
   AXONN_DEVICE constexpr std::int64_t fifth_bytes() const {

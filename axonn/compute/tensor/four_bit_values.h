@@ -4,7 +4,7 @@
 
 namespace axonn {
 
-/// The values of the codes of nf4, of fp4, and of iq4_nl and iq4_xs.
+/// The values of the codes of nf4, of fp4, of mxfp4, and of iq4_nl and iq4_xs.
 struct FourBitValues {
   /// values[code]. A GPU chooses among registers; an array with an index that is not known to the
   /// compiler would lie in memory there.
@@ -43,6 +43,12 @@ struct FourBitValues {
     constexpr float kValues[] = {
         0.0f,  0.0625f / 12,  8.0f / 12,  1.0f,  4.0f / 12,  0.5f,  2.0f / 12,  3.0f / 12,
         -0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -0.5f, -2.0f / 12, -3.0f / 12};
+    return chosen(kValues, code);
+  }
+  /// Code 8 is 0, not -0, as the package gguf has it.
+  AXONN_DEVICE static constexpr float mxfp4(unsigned code) {
+    constexpr float kValues[] = {0.0f, 0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                 0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
     return chosen(kValues, code);
   }
   AXONN_DEVICE static constexpr float iq4(unsigned code) {

@@ -129,6 +129,24 @@ BlockFactors quantize_above_least(Quantization kind, std::span<const float> valu
   return {stored_factor(kind, most, factor), stored_factor(kind, most, low)};
 }
 
+/// Of mxfp4: the largest size has an exponent of 2 in codes, and each value takes the code whose
+/// value is nearest, of two the first one, as the package gguf does.
+float quantize_mxfp4(std::span<const float> values, std::uint8_t* codes) {
+  constexpr int kBias = 127, kMostExponent = 2;
+  const float most = largest_size(values);
+  const int exponent = most > 0 ? std::ilogb(most) - kMostExponent + kBias : 0;
+  const float factor = power_of_two(static_cast<std::uint8_t>(std::max(exponent, 0)));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    codes[i] = 0;
+    const auto off = [&](unsigned code) {
+      return std::abs(FourBitValues::mxfp4(code) * factor - values[i]);
+    };
+    for (unsigned code = 1; code < 16; ++code)
+      if (off(code) < off(codes[i])) codes[i] = static_cast<std::uint8_t>(code);
+  }
+  return factor;
+}
+
 void check_made(Quantization kind) {
   if (is_only_read(kind))
     refuse("blocks of ", name_of(kind), " are read from GGUF files, and not made; ",
@@ -160,6 +178,7 @@ std::int64_t block_of(Quantization kind, std::int64_t cols) {
 BlockFactors quantize_block(Quantization kind, std::span<const float> values, std::uint8_t* codes) {
   if (kind == Quantization::int8) return {quantize_int8(values, codes)};
   if (kind == Quantization::q8_0) return {quantize_q8_0(values, codes)};
+  if (kind == Quantization::mxfp4) return {quantize_mxfp4(values, codes)};
   if (has_least_values(kind)) return quantize_above_least(kind, values, codes);
   if (is_of_ggml(kind)) return {quantize_below_zero(kind, values, codes)};
   return {quantize_four_bits(codes_of(kind), values, codes)};
@@ -187,7 +206,9 @@ float QuantizedValues::value(Quantization kind, std::int64_t i, std::int64_t blo
 
 void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes,
                   const BlockFactors& factors, std::byte* out) {
-  if (is_of_ggml(form.kind)) {
+  if (form.kind == Quantization::mxfp4) {
+    *out = std::byte(std::bit_cast<std::uint32_t>(factors.factor) >> 23);
+  } else if (is_of_ggml(form.kind)) {
     f16 halves[2];
     put(halves[0], factors.factor);
     put(halves[1], factors.least);
@@ -267,6 +288,11 @@ void read_values(const QuantizedForm& form, std::span<const std::byte> records, 
 
 bool has_finite_factors(const QuantizedForm& form, std::span<const std::byte> records) {
   constexpr std::byte kInfinite{0x7c};  // the exponent in the second byte of an f16
+  if (form.kind == Quantization::mxfp4) {
+    for (std::int64_t at = 0; at < std::ssize(records); at += form.record_bytes())
+      if (records[at] == std::byte{255}) return false;
+    return true;
+  }
   const bool is_large = has_large_blocks(form.kind);
   const LargeBlock large = LargeBlock::of(form.kind);
   const std::int64_t first = is_large ? large.factor : 0, other = !has_least_values(form.kind)

@@ -26,16 +26,26 @@ AXONN_DEVICE constexpr float dequantized(Quantization kind, unsigned code, const
   if (kind == Quantization::nf4) return FourBitValues::nf4(code) * factor;
   if (kind == Quantization::fp4) return FourBitValues::fp4(code) * factor;
   if (kind == Quantization::iq4_nl) return FourBitValues::iq4(code) * factor;
+  if (kind == Quantization::mxfp4) return FourBitValues::mxfp4(code) * factor;
   if (kind == Quantization::q4_0) return (static_cast<float>(code) - 8.0f) * factor;
   if (kind == Quantization::q5_0) return (static_cast<float>(code) - 16.0f) * factor;
   const auto number = static_cast<float>(static_cast<std::int8_t>(code));
   return kind == Quantization::int8 ? number * factor / 127.0f : number * factor;
 }
 
+/// A power of two as a factor of mxfp4 has it, with a bias of 127; 255 stands for NaN.
+AXONN_DEVICE inline float power_of_two(std::uint8_t exponent) {
+  constexpr std::uint32_t kLeast = 0x00400000, kNan = 0x7fc00000;  // 2^-127 has no exponent in f32
+  if (exponent == 255) return std::bit_cast<float>(kNan);
+  return std::bit_cast<float>(exponent == 0 ? kLeast : std::uint32_t{exponent} << 23);
+}
+
 /// The factors of a record. Records begin anywhere, so words are put together from bytes.
 template <Quantization kind>
 AXONN_DEVICE BlockFactors record_factors(const std::uint8_t* record) {
-  if constexpr (is_of_ggml(kind)) {
+  if constexpr (kind == Quantization::mxfp4) {
+    return {power_of_two(record[0])};
+  } else if constexpr (is_of_ggml(kind)) {
     return {half_at(record), has_least_values(kind) ? half_at(record + 2) : 0};
   } else {
     std::uint32_t bits = 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 
 #include "axonn/compute/tensor/quantization.h"
 
@@ -12,8 +11,6 @@ namespace axonn {
 namespace {
 
 using GgufBlock = const std::byte*;
-
-constexpr std::int64_t kMxfp4Values = 32;  // of a block
 
 unsigned byte_at(GgufBlock block, std::int64_t i) { return std::to_integer<unsigned>(block[i]); }
 
@@ -35,21 +32,6 @@ void read_bf16(GgufBlock block, float* out) {
   *out = get(bf16{static_cast<std::uint16_t>(word_at(block, 0))});
 }
 
-/// The codes of 4 bits from byte `first` on: the lower halves of 16 bytes, then the higher ones.
-unsigned half_byte(GgufBlock block, std::int64_t first, int i) {
-  const unsigned both = byte_at(block, first + i % 16);
-  return i < 16 ? both & 15 : both >> 4;
-}
-
-/// A scale of 8 bits with a bias of 128; codes as in MXFP4 with doubled values.
-void read_mxfp4(GgufBlock block, float* out) {
-  constexpr std::array<float, 16> kValues = {0, 1,  2,  3,  4,  6,  8,  12,
-                                             0, -1, -2, -3, -4, -6, -8, -12};
-  const int exponent = static_cast<int>(byte_at(block, 0)) - 128;
-  for (int i = 0; i < kMxfp4Values; ++i)
-    out[i] = std::ldexp(kValues[half_byte(block, 1, i)], exponent);
-}
-
 template <Quantization kind>
 void read_record(GgufBlock block, float* out) {
   constexpr QuantizedForm kForm{kind, QuantizedForm::most_unit(kind)};
@@ -65,22 +47,14 @@ constexpr GgufBlocks records_of(std::uint32_t number, std::string_view name) {
 }
 
 constexpr std::array kGgufBlockTypes = {
-    GgufBlocks{0, "F32", 1, 4, read_f32},
-    GgufBlocks{1, "F16", 1, 2, read_f16},
-    records_of<Quantization::q4_0>(2, "Q4_0"),
-    records_of<Quantization::q4_1>(3, "Q4_1"),
-    records_of<Quantization::q5_0>(6, "Q5_0"),
-    records_of<Quantization::q5_1>(7, "Q5_1"),
-    records_of<Quantization::q8_0>(8, "Q8_0"),
-    records_of<Quantization::q2_k>(10, "Q2_K"),
-    records_of<Quantization::q3_k>(11, "Q3_K"),
-    records_of<Quantization::q4_k>(12, "Q4_K"),
-    records_of<Quantization::q5_k>(13, "Q5_K"),
-    records_of<Quantization::q6_k>(14, "Q6_K"),
-    records_of<Quantization::iq4_nl>(20, "IQ4_NL"),
-    records_of<Quantization::iq4_xs>(23, "IQ4_XS"),
-    GgufBlocks{30, "BF16", 1, 2, read_bf16},
-    GgufBlocks{39, "MXFP4", kMxfp4Values, 17, read_mxfp4},
+    GgufBlocks{0, "F32", 1, 4, read_f32},           GgufBlocks{1, "F16", 1, 2, read_f16},
+    records_of<Quantization::q4_0>(2, "Q4_0"),      records_of<Quantization::q4_1>(3, "Q4_1"),
+    records_of<Quantization::q5_0>(6, "Q5_0"),      records_of<Quantization::q5_1>(7, "Q5_1"),
+    records_of<Quantization::q8_0>(8, "Q8_0"),      records_of<Quantization::q2_k>(10, "Q2_K"),
+    records_of<Quantization::q3_k>(11, "Q3_K"),     records_of<Quantization::q4_k>(12, "Q4_K"),
+    records_of<Quantization::q5_k>(13, "Q5_K"),     records_of<Quantization::q6_k>(14, "Q6_K"),
+    records_of<Quantization::iq4_nl>(20, "IQ4_NL"), records_of<Quantization::iq4_xs>(23, "IQ4_XS"),
+    GgufBlocks{30, "BF16", 1, 2, read_bf16},        records_of<Quantization::mxfp4>(39, "MXFP4"),
 };
 
 }  // namespace

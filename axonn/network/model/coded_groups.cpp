@@ -7,7 +7,6 @@ namespace axonn {
 namespace {
 
 bool is_coded(const ParameterSpec& spec, Coded coded) {
-  if (coded == Coded::everything) return true;
   return spec.hidden == (coded == Coded::products) && spec.layout.row_axis && spec.layout.col_axis;
 }
 

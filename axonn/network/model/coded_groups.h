@@ -11,9 +11,8 @@ namespace axonn {
 
 /// Which matrices of a group are kept as codes (ModelConfig::quantize).
 enum class Coded : std::uint8_t {
-  products,    ///< those of a block's products, without its router
-  ends,        ///< the table of tokens, or the output layer
-  everything,  ///< all: a group of experts
+  products,  ///< those of a block's products, without its router
+  ends,      ///< the table of tokens, or the output layer
 };
 
 /// Groups beside another one that keep its matrices as codes, one group for each kind.

@@ -105,7 +105,8 @@ void validate_quantize(const ModelConfig& model) {
     for (const Quantization kind : kCodes)
       if (is_of_ggml(kind)) kinds += concat(kinds.empty() ? "" : ", ", name_of(kind));
     refuse(key, ": ", model.path.empty() ? "the model" : model.path,
-           " is no GGUF file with blocks of one of ", kinds, "; take one of these kinds");
+           " is no GGUF file with blocks of one of ", kinds,
+           ", nor a folder with experts in MXFP4; take one of these kinds");
   }
   if (is_only_read(model.quantize))
     refuse(key, ": blocks of this kind are read from GGUF files, and not made; ",
@@ -116,8 +117,6 @@ void validate_quantize(const ModelConfig& model) {
     refuse(key, ": models of the family ", own->name, " are not quantized; leave it out");
   if (model.mtp_layers > 0)
     refuse(key, ": layers that predict further tokens are not quantized; set mtp_layers to 0");
-  if (model.experts > 0 && model.expert_bias)
-    refuse(key, ": experts with biases are not quantized; leave it out");
 }
 
 }  // namespace
@@ -344,10 +343,12 @@ void list_quantize(ModelConfig& model, OptionList& list) {
       "quantize", model.quantize, kQuantizations,
       {.help = "how the frozen matrices of the blocks are kept under adapters (QLoRA): nf4 and "
                "fp4 of bitsandbytes, q4_0 and q4_k of GGUF, 4.5 bits a weight; of GGUF also q3_k "
-               "of 3.4, q4_1 of 5, q5_0 and q5_k of 5.5, q5_1 of 6, q6_k of 6.6 and q8_0 of 8.5; "
+               "of 3.4, mxfp4 of 4.25, q4_1 of 5, q5_0 and q5_k of 5.5, q5_1 of 6, q6_k of 6.6 and "
+               "q8_0 of 8.5; "
                "int8, a factor for each row, 8.5 bits; file: each matrix as the GGUF file at "
                "model.path has it, also of q2_k, iq4_nl and iq4_xs, which are only read, and "
-               "embeddings, too; none: in training.dtype",
+               "embeddings, too, or the experts in MXFP4 of a folder, as gpt-oss was published; "
+               "none: in training.dtype",
        .also = "load_in_4bit load_in_8bit quantization bnb_4bit_quant_type quant_type"});
   list.add("quantize_embeddings", &model.quantize_embeddings,
            {.help = "keep the table of tokens and the output layer as codes, too, as GGUF does",

@@ -169,9 +169,10 @@ void read_quantization(const JsonReader& file, Unsupported& unsupported,
                                         "' (mxfp4 and bitsandbytes are, and fp8 with ",
                                         "weight_block_size [128, 128])"));
   if (notes)
-    notes->push_back(concat(file.location(), ": weights in ", method,
-                            " are read as the values that ",
-                            "they stand for; they are trained and written as other weights"));
+    notes->push_back(
+        concat(file.location(), ": weights in ", method, " are read as the values that ",
+               "they stand for; they are trained and written as other weights",
+               method == "mxfp4" ? "; quantize = \"file\" keeps them as they are" : ""));
 }
 
 /// Experts that no layer has are none.

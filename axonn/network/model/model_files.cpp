@@ -322,7 +322,7 @@ void ModelFiles::set_kinds(ModelConfig& model) const {
 
 KeptKinds ModelFiles::kinds() const {
   KeptKinds::ByName kinds;
-  if (gguf_) {
+  if (gguf_ || (format_ == Format::hugging_face && is_folder(path_))) {
     ModelConfig plain = config_;
     plain.mtp_layers = 0;
     const auto world = make_self();

@@ -305,7 +305,7 @@ std::string StateSums::find_fault() {
     if (of.average) sum(*of.average, kFound);
   }
   const std::string fault = std::exchange(lost_, {});
-  return lost_copy_.empty() ? fault : lost_copy_;
+  return lost_for_good_.empty() ? fault : lost_for_good_;
 }
 
 }  // namespace axonn

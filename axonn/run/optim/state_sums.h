@@ -80,7 +80,8 @@ class StateSums {
   /// Ends an update: returns the first bytes that differed before it and could not be set right,
   /// "exp_avg of ln_f.weight", or "". Starts the exchange of the new sums over data.
   std::string finish_update();
-  /// Likewise between updates. Reads all bytes once. Collective over data.
+  /// Likewise between updates; copies that the next step makes anew are left to it. Reads all bytes
+  /// once. Collective over data.
   std::string find_fault();
   /// The values that had a flipped bit since the last call, which is set right.
   std::vector<std::string> take_mended() { return std::exchange(mended_, {}); }

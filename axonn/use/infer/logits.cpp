@@ -72,7 +72,7 @@ void use_integer_products(LoadedModel& model, bool drafts) {
            kind == Quantization::none   ? "values"
            : kind == Quantization::file ? "of other kinds"
                                         : name_of(kind),
-           "; keep them as codes of GGUF but q4_1, q5_1, q2_k, iq4_nl and iq4_xs, such as ",
+           "; keep them as codes of GGUF but q4_1, q5_1, q2_k, iq4_nl, iq4_xs and mxfp4, such as ",
            "--quantize q4_0, or file");
   if (drafts)
     refuse("--integer-products: a draft is verified by products of several rows, whose bits are ",

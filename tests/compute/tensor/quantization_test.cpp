@@ -192,7 +192,7 @@ TEST(Quantization, RecordsGiveBackTheCodesAndFactorsThatTheyWereMadeOf) {
 
 TEST(Quantization, AFactorOrALeastValueThatIsNotFiniteIsSeen) {
   for (const Quantization kind : kCodes) {
-    if (!is_of_ggml(kind)) continue;
+    if (!is_of_ggml(kind) || kind == Quantization::mxfp4) continue;
     const QuantizedForm form{kind, QuantizedForm::most_unit(kind)};
     const auto records = testing_support::some_records(form, std::vector<float>(512, 1.0f));
     EXPECT_TRUE(has_finite_factors(form, records)) << name_of(kind);
@@ -203,6 +203,32 @@ TEST(Quantization, AFactorOrALeastValueThatIsNotFiniteIsSeen) {
         EXPECT_FALSE(has_finite_factors(form, damaged)) << name_of(kind) << ' ' << place;
       }
   }
+}
+
+TEST(Quantization, Mxfp4HasPowersOfTwoAndTheCodesOfItsSpecification) {
+  const QuantizedForm form{Quantization::mxfp4, 32};
+  ASSERT_EQ(form.record_bytes(), 17);
+  std::vector<std::byte> record(17);
+  for (int i = 0; i < 16; ++i) record[1 + i] = std::byte(i | (15 - i) << 4);
+  const std::vector<float> sizes{0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  for (const int exponent : {0, 1, 100, 127, 128, 252}) {
+    record[0] = std::byte(exponent);
+    EXPECT_TRUE(has_finite_factors(form, record));
+    std::vector<float> values(32);
+    read_values(form, record, 0, values);
+    for (int i = 0; i < 32; ++i) {
+      const int code = i < 16 ? i : 31 - i;
+      const float value = std::ldexp(sizes[code % 8], exponent - 127);
+      EXPECT_EQ(values[i], code < 8 ? value : -value) << exponent << ' ' << i;
+    }
+    std::vector<std::byte> again(17);
+    quantize_records(form, values, again);
+    std::vector<float> same(32);
+    read_values(form, again, 0, same);
+    EXPECT_EQ(same, values) << exponent;
+  }
+  record[0] = std::byte(255);
+  EXPECT_FALSE(has_finite_factors(form, record));
 }
 
 TEST(Quantization, Int8RoundsTiesToEvenAndHasAFactorForEachRow) {
@@ -259,9 +285,9 @@ TEST(Quantization, TheLastBlockMayBeShort) {
 }
 
 TEST(Quantization, RefusesValuesWithoutACode) {
-  for (const Quantization kind :
-       {Quantization::nf4, Quantization::fp4, Quantization::int8, Quantization::q8_0,
-        Quantization::q4_0, Quantization::q5_0, Quantization::q4_1, Quantization::q5_1})
+  for (const Quantization kind : {Quantization::nf4, Quantization::fp4, Quantization::int8,
+                                  Quantization::q8_0, Quantization::q4_0, Quantization::q5_0,
+                                  Quantization::q4_1, Quantization::q5_1, Quantization::mxfp4})
     for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
       std::vector<float> values(32, 1.0f);
       values[30] = bad;

@@ -10,6 +10,7 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/compute/tensor/quantization.h"
 #include "axonn/ranks/comm/grid.h"
 #include "axonn/ranks/comm/threads/threads.h"
 
@@ -276,6 +277,33 @@ TEST(SafetensorsSource, RowsThatAlternateInColumnsOrInMxfp4AreReadOnEveryGrid) {
       });
       EXPECT_GE(read, 4 * kRows * (Alternating::kInputs + 1)) << "each rank of y has the vectors";
     }
+}
+
+TEST(SafetensorsSource, RowsInMxfp4AreRecordsOfTheSameValues) {
+  const TemporaryPath path;
+  const Alternating folder(path.path(), true);
+  std::vector<StoredParameter> parameters;
+  for (const char* name : {"a0", "b0", "a1", "b1"})
+    parameters.push_back({name, kRows, Alternating::kInputs});
+  for (const char* name : {"ab0", "bb0", "ab1", "bb1"}) parameters.push_back({name, kRows, 1});
+  SafetensorsSource source(SafetensorsFolder(path.path()), parameters, Alternating::names());
+  EXPECT_EQ(source.stored_as("ab0"), Quantization::none);
+  const QuantizedForm form{Quantization::mxfp4, 32};
+  constexpr std::int64_t kCount = kRows * Alternating::kInputs;
+  for (const std::string name : {"a0", "b1"}) {
+    ASSERT_EQ(source.stored_as(name), form.kind);
+    EXPECT_EQ(source.read_records(name, Quantization::q4_0, 0, {}), std::nullopt);
+    std::vector<std::byte> records(form.bytes(kCount)), some(form.bytes(5 * form.unit));
+    EXPECT_EQ(source.read_records(name, form.kind, 0, records), std::ssize(records));
+    EXPECT_EQ(source.read_records(name, form.kind, 3, some), std::ssize(some));
+    EXPECT_TRUE(std::ranges::equal(
+        some, std::span(records).subspan(form.bytes(3 * form.unit), some.size())));
+    std::vector<float> values(kCount);
+    read_values(form, records, 0, values);
+    for (std::int64_t i = 0; i < kCount; ++i)
+      ASSERT_EQ(values[i], Alternating::value(name[1] - '0', name[0] - 'a',
+                                              i / Alternating::kInputs, i % Alternating::kInputs));
+  }
 }
 
 TEST(SafetensorsSource, BlocksInFp8AreReadWithTheirFactors) {

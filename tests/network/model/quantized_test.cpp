@@ -52,7 +52,11 @@ TEST(QuantizedModel, WithExpertsTheLossesAreThoseOfOneRankOnFewGrids) {
   ModelConfig config = tiny_mixtral();
   config.lora = {.rank = 3, .alpha = 6, .targets = {"q_proj", "o_proj"}};
   config.quantize = Quantization::nf4;
-  EXPECT_EQ(difference_on_grids({.lr = kRate, .make_model = model_of(config)}, few_grids()), "");
+  for (const bool biases : {false, true}) {
+    config.expert_bias = biases;
+    EXPECT_EQ(difference_on_grids({.lr = kRate, .make_model = model_of(config)}, few_grids()), "")
+        << biases;
+  }
 }
 
 TEST(QuantizedModel, ChunksRecomputationAndAccumulationKeepTheLosses) {

@@ -33,8 +33,9 @@ template <Quantization kind>
 [[gnu::always_inline]] inline Registers::Register register_of(const QuantizedForm& form,
                                                               const std::uint8_t* record, int at) {
   const std::uint8_t* const codes = record + form.factor_bytes();
-  const float factor =
-      is_of_ggml(kind) ? detail::from_f16(record) : record_factors<kind>(record).factor;
+  const float factor = is_of_ggml(kind) && kind != Quantization::mxfp4
+                           ? detail::from_f16(record)
+                           : record_factors<kind>(record).factor;
   if constexpr (QuantizedForm{kind}.half_bytes()) {
     Registers::Register x =
         detail::from_half_bytes(codes + form.fifth_bytes() + at % (form.unit / 2),

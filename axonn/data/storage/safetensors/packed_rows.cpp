@@ -26,13 +26,12 @@ class Mxfp4Rows final : public PackedRows {
         each_(cols / kMxBlock) {}
 
   StoredType type() const override { return StoredType::bf16; }
+  Quantization kind() const override { return Quantization::mxfp4; }
 
   std::int64_t read(std::int64_t row, std::int64_t col, std::span<std::byte> out) const override {
     const std::int64_t count = std::ssize(out) / bytes_of(type()), first = col / kMxBlock,
-                       end = (col + count + kMxBlock - 1) / kMxBlock, at = row * each_ + first;
-    std::vector<std::byte> blocks((end - first) * kMxBlockBytes), scales(end - first);
-    blocks_.file->read(*blocks_.entry, at * kMxBlockBytes, blocks);
-    scales_.file->read(*scales_.entry, at, scales);
+                       end = (col + count + kMxBlock - 1) / kMxBlock;
+    const auto [blocks, scales] = read_blocks(row, first, end - first);
     std::vector<float> values(count);
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t from = col - first * kMxBlock + i;
@@ -44,7 +43,37 @@ class Mxfp4Rows final : public PackedRows {
     return std::ssize(blocks) + std::ssize(scales);
   }
 
+  /// A file has codes of neighbours in a byte, a record those of both halves of its block.
+  std::int64_t read_records(std::int64_t row, std::int64_t begin,
+                            std::span<std::byte> out) const override {
+    constexpr std::int64_t kBytes = QuantizedForm{Quantization::mxfp4, kMxBlock}.record_bytes();
+    const auto [blocks, scales] = read_blocks(row, begin, std::ssize(out) / kBytes);
+    constexpr std::byte kLow{0x0f}, kHigh{0xf0};
+    for (std::size_t block = 0; block < scales.size(); ++block) {
+      const std::byte* const first = blocks.data() + block * kMxBlockBytes;
+      const std::byte* const second = first + kMxBlockBytes / 2;
+      std::byte* const to = out.data() + block * kBytes;
+      to[0] = scales[block];
+      for (std::int64_t i = 0; i < kMxBlockBytes / 2; ++i) {
+        to[1 + 2 * i] = (first[i] & kLow) | second[i] << 4;
+        to[2 + 2 * i] = first[i] >> 4 | (second[i] & kHigh);
+      }
+    }
+    return std::ssize(blocks) + std::ssize(scales);
+  }
+
  private:
+  struct Blocks {
+    std::vector<std::byte> codes, scales;
+  };
+  Blocks read_blocks(std::int64_t row, std::int64_t first, std::int64_t count) const {
+    const std::int64_t at = row * each_ + first;
+    Blocks read{std::vector<std::byte>(count * kMxBlockBytes), std::vector<std::byte>(count)};
+    blocks_.file->read(*blocks_.entry, at * kMxBlockBytes, read.codes);
+    scales_.file->read(*scales_.entry, at, read.scales);
+    return read;
+  }
+
   SafetensorsFolder::Tensor blocks_, scales_;
   std::int64_t each_;  // blocks of a row
 };

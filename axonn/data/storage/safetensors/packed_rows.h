@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "axonn/compute/tensor/dtype.h"
 #include "axonn/data/storage/safetensors/safetensors.h"
 
 namespace axonn {
@@ -28,6 +29,15 @@ class PackedRows {
   /// Fills `out` with elements of type() from column `col` of a row on. Returns the bytes that were
   /// read. Throws UsageError if a file cannot be read.
   virtual std::int64_t read(std::int64_t row, std::int64_t col, std::span<std::byte> out) const = 0;
+
+  /// The kind as whose records its blocks can be kept, with the same values; none: as none.
+  virtual Quantization kind() const { return Quantization::none; }
+  /// Fills `out` with records of the largest unit of kind() from block `block` of a row on. Returns
+  /// the bytes that were read, and throws, as read() does.
+  virtual std::int64_t read_records(std::int64_t /*row*/, std::int64_t /*block*/,
+                                    std::span<std::byte> /*out*/) const {
+    return 0;
+  }
 
  protected:
   explicit PackedRows(std::vector<std::string> tensors) : tensors_(std::move(tensors)) {}

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <set>
 
+#include "axonn/compute/tensor/quantization.h"
 #include "axonn/foundation/base/check.h"
 
 namespace axonn {
@@ -78,9 +79,7 @@ struct SliceLoader {
          ++row, col = 0) {
       const auto part = static_cast<std::size_t>(stored.cols - col) * each;
       const auto here = out.first(std::min(out.size(), part));
-      const std::int64_t runs = stored.run > 0 ? row / stored.run : 0,
-                         begin = stored.first + runs * stored.next_run +
-                                 (row - runs * stored.run) * stored.row_step;
+      const std::int64_t begin = stored.begin_of(row);
       stored.packed ? unpack(begin, col, here) : fill(begin + col, here);
       out = out.subspan(here.size());
     }
@@ -295,6 +294,32 @@ bool SafetensorsSource::find_packed(Stored& stored, const StoredName& name,
       return true;
     }
   return false;
+}
+
+Quantization SafetensorsSource::stored_as(const std::string& parameter) const {
+  const auto found = stored_.find(parameter);
+  if (found == stored_.end() || !found->second.packed) return Quantization::none;
+  return found->second.packed->kind();
+}
+
+std::optional<std::int64_t> SafetensorsSource::read_records(const std::string& parameter,
+                                                            Quantization kind, std::int64_t first,
+                                                            std::span<std::byte> records) {
+  if (kind == Quantization::none || stored_as(parameter) != kind) return {};
+  const Stored& stored = stored_.find(parameter)->second;
+  const QuantizedForm form{kind, QuantizedForm::most_unit(kind)};
+  const std::int64_t bytes = form.record_bytes(), each = stored.cols / form.unit;
+  std::int64_t read = 0;
+  for (auto rest = records; !rest.empty();) {
+    const std::int64_t block = first % each;
+    const auto part = rest.first(std::min(std::ssize(rest), (each - block) * bytes));
+    read += stored.packed->read_records(stored.begin_of(first / each), block, part);
+    first += std::ssize(part) / bytes;
+    rest = rest.subspan(part.size());
+  }
+  if (!has_finite_factors(form, records))
+    refuse(path(), ": ", parameter, " has a block whose factor is not finite; the file is damaged");
+  return read;
 }
 
 std::int64_t SafetensorsSource::read(std::span<const SliceRequest> wanted, const TakeValues& take) {

@@ -65,6 +65,11 @@ class SafetensorsSource final : public ParameterSource {
                     const TensorNames& names);
 
   std::int64_t read(std::span<const SliceRequest> wanted, const TakeValues& take) override;
+  /// Of packed rows (PackedRows::kind).
+  Quantization stored_as(const std::string& parameter) const override;
+  std::optional<std::int64_t> read_records(const std::string& parameter, Quantization kind,
+                                           std::int64_t first,
+                                           std::span<std::byte> records) override;
 
   /// The stored tensor of a parameter.
   struct Stored {
@@ -78,6 +83,11 @@ class SafetensorsSource final : public ParameterSource {
     std::shared_ptr<const PackedRows> packed = {};  ///< of packed rows: first, row_step in rows
 
     StoredType type() const { return packed ? packed->type() : tensor.entry->type; }
+    /// The element of the tensor that a row begins with; of packed rows, the row of it.
+    std::int64_t begin_of(std::int64_t row) const {
+      const std::int64_t runs = run > 0 ? row / run : 0;
+      return first + runs * next_run + (row - runs * run) * row_step;
+    }
   };
 
  private:

@@ -130,7 +130,7 @@ class LlamaBlock final : public DecoderBlock {
           parameters_, config,
           Norms::Names{name + mlp_norm(config), name + ".post_feedforward_layernorm"});
     held_.set_rate(1 / config.width_factor());
-    held_codes_.emplace(held_, config, Coded::everything, Holders::same_experts);
+    held_codes_.emplace(held_, config, Coded::products, Holders::same_experts);
     if (layer.routed)
       experts_.emplace(parameters_, held_, name + ".mlp", expert_options(config, *layer.routed));
     const std::int64_t times = config.double_shared_ffn && !layer.own_keys ? 2 : 1;
