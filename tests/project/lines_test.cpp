@@ -10,7 +10,7 @@ namespace {
 
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
-    {"foundation", 5730}, {"compute", 28070}, {"ranks", 10350}, {"data", 32620}, {"network", 20790},
+    {"foundation", 5730}, {"compute", 28120}, {"ranks", 10350}, {"data", 32620}, {"network", 20790},
     {"run", 17490},       {"use", 15250},     {"plan", 8400},   {"app", 14690}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {

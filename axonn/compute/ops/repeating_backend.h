@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <span>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "axonn/compute/ops/checking_backend.h"
+#include "axonn/compute/ops/saved_values.h"
 
 namespace axonn {
 
@@ -34,7 +34,7 @@ class RepeatingBackend final : public CheckingBackend {
 
   bool overwrites_ = false, once_ = false;  // the operation that is under way
   // The written bytes before an operation and after its repetitions.
-  std::vector<std::byte> before_ = {}, first_ = {}, second_ = {};
+  SavedValues before_ = {}, first_ = {}, second_ = {};
 };
 
 }  // namespace axonn

@@ -23,11 +23,13 @@ void list_verification(TrainingConfig& training, OptionList& list) {
            {.help = "whether ranks keep checksums of weights and optimizer state from each update "
                     "to the next one; a bit that flips between is set right, several end the run "
                     "before its next checkpoint; both name rank and parameter"});
-  list.add("verify_products", &training.verify_products,
-           {.help = "whether each matrix product on a CPU is compared with what its operands give "
-                    "for sums over its rows; a result that is wrong by more than rounding ends the "
-                    "run, and names rank, layer and product; steps take longer",
-            .also = "abft"});
+  list.add(
+      "verify_products", &training.verify_products,
+      {.help = "whether each matrix product on a CPU is compared with what its operands give "
+               "for sums over its rows; a result that is wrong by more than rounding is computed "
+               "again, and if it is wrong once more, ends the run; both name rank, layer and "
+               "product; steps take longer",
+       .also = "abft"});
   list.add("verify_operations", &training.verify_operations,
            {.help = "whether each operation and each collective is done twice on CPUs, and the "
                     "results are compared to the bit; of an operation, two of three that agree "

@@ -23,7 +23,7 @@ using testing::ThrowsMessage;
 
 namespace {
 
-/// Flips a bit of a result after each product while one is set.
+/// Flips a bit of a result after each product while one is set, or after the next ones.
 class FlippingBackend final : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -33,6 +33,7 @@ class FlippingBackend final : public ForwardingBackend {
     int bit;
   };
   std::optional<Flip> flip;
+  std::optional<int> times;
   double change = 0;  ///< of the value, by the last flip
 
   void product(const Matmul& args) override {
@@ -45,7 +46,9 @@ class FlippingBackend final : public ForwardingBackend {
   }
 
  private:
-  double flipped(const View& out) const {
+  double flipped(const View& out) {
+    if (times && (*times)-- == 0) flip.reset();
+    if (!flip) return 0;
     const std::int64_t size = bytes_of(out.dtype), at = flip->row * out.stride + flip->col;
     auto* const byte = static_cast<unsigned char*>(out.data) + at * size + flip->bit / 8;
     const double before = value(out, at);
@@ -203,6 +206,25 @@ TEST(VerifyingBackend, FindsTenThousandFlipsThatAreLargerThanRounding) {
   EXPECT_GT(flips, 10000);
   EXPECT_GT(large, flips / 3);  // the others are in the last bits, which rounding changes, too
   EXPECT_GE(found, large);
+}
+
+TEST(VerifyingBackend, ComputesAProductAgainInWhichABitHasFlipped) {
+  const Verified verified;
+  const Matrix a = random_values("a", 45, 96, DType::f32),
+               b = random_values("b", 96, 50, DType::f32);
+  for (const Mode& mode : kModes) {
+    const Product right(mode, a, b, DType::f32, DType::f32),
+        flipped(mode, a, b, DType::f32, DType::f32);
+    verified.backend->matmul(right.args);
+    verified.flipping->flip = {.row = 40, .col = 9, .bit = 28};
+    verified.flipping->times = 1;
+    verified.backend->matmul(flipped.args);
+    EXPECT_EQ(flipped.out.memory(), right.out.memory());
+    EXPECT_THAT(verified.backend->take_remarks(),
+                testing::ElementsAre(AllOf(HasSubstr("silent corruption: rank 3: the product f32"),
+                                           HasSubstr("rows 32 to 44 of column 9 have the sum"),
+                                           HasSubstr("; it is computed again."))));
+  }
 }
 
 TEST(VerifyingBackend, NamesTheFlippedOneOfProductsOfExperts) {

@@ -248,22 +248,31 @@ TEST(Corruption, VerifiedProductsHaveTheSameBitsOnEveryGrid) {
       }
 }
 
-TEST(Corruption, AFlippedBitOfAVerifiedProductEndsItsStepAndNamesRankAndLayer) {
+TEST(Corruption, AVerifiedProductIsComputedAgainAndEndsItsStepIfItIsWrongOnceMore) {
   for (const std::string layer : {"h.0.attn.c_proj.weight", "h.1.mlp.c_fc.weight"}) {
     const Config config = resolved(on_grid(tiny_config("unused"), {2, 1, 1, 1}));
-    const auto run = [&] {
+    std::vector<std::string> remarks;
+    const auto loss_with = [&](int flips) {
+      double loss = 0;
       run_ranks(2, [&](Communicator& world) {
         std::unique_ptr<Backend> backend = make_cpu_backend(1);
-        if (world.rank() == 1) backend = std::make_unique<FlippingBackend>(layer, "matmul", 1);
+        if (world.rank() == 1) backend = std::make_unique<FlippingBackend>(layer, "matmul", flips);
         Training training(prepared(config), world,
                           std::make_unique<VerifyingBackend>(std::move(backend), 1,
                                                              concat("rank ", world.rank())));
         training.model.initialise();
-        training.run(0);
+        const StepResult result = training.run(0);
+        if (world.rank() == 1) loss = result.loss;
+        if (world.rank() == 1) remarks = training.model.backend().take_remarks();
       });
+      return loss;
     };
-    EXPECT_THAT(run, testing::ThrowsMessage<Error>(
-                         AllOf(HasSubstr("silent corruption: rank 1: the product f32 N"),
-                               HasSubstr(concat(" of ", layer, ": rows 0 to ")))));
+    const double clean = loss_with(0);
+    EXPECT_THAT(remarks, testing::IsEmpty());
+    EXPECT_EQ(loss_with(1), clean);
+    const auto names_it = AllOf(HasSubstr("silent corruption: rank 1: the product f32 N"),
+                                HasSubstr(concat(" of ", layer, ": rows 0 to ")));
+    EXPECT_THAT(remarks, testing::ElementsAre(names_it));
+    EXPECT_THAT([&] { loss_with(2); }, testing::ThrowsMessage<Error>(names_it));
   }
 }
