@@ -25,8 +25,8 @@ struct Simulation {
   std::function<void()> end;  ///< ends the process
   struct Mpi {
     int ranks = 0;  ///< of the job; 0: there is no MPI
-    /// Called for each message of so many bytes, of the transport's collectives or not: sets what
-    /// befalls it, and returns for how many nanoseconds it is on its way.
+    /// Called for each message, of the transport's collectives or of its notes: sets what befalls
+    /// it, and returns for how many nanoseconds it is on its way.
     std::function<std::int64_t(int from, bool collective, MessageFault::Kind& what)> at_message;
   } mpi;
 };

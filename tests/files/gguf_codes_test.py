@@ -131,8 +131,8 @@ class GgufCodes(RunTest):
                   "blk.1.attn_q.weight": "f32", "blk.0.attn_q.weight": "q5_0",
                   "blk.0.ffn_gate.weight": "q5_k", "blk.1.ffn_gate.weight": "q3_k",
                   "blk.0.attn_output.weight": "q4_1", "blk.1.attn_output.weight": "q5_1",
-                  "blk.1.attn_v.weight": "mxfp4", "blk.0.attn_k.weight": "iq4_nl", "blk.0.ffn_up.weight": "q2_k",
-                  "blk.1.ffn_down.weight": "iq4_xs"}
+                  "blk.0.attn_k.weight": "iq4_nl", "blk.0.ffn_up.weight": "q2_k",
+                  "blk.1.ffn_down.weight": "iq4_xs", "blk.1.attn_v.weight": "mxfp4"}
         path = self.path("joined.gguf")
         gguf.join(path, files, lambda name: others.get(name, "q4_k"))
         return path, run

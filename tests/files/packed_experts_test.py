@@ -94,7 +94,8 @@ class PackedExperts(RunTest):
         self.assertEqual(self.loss(model, *kept), want)
         self.assertEqual(self.generated(model, *kept), self.generated(model))
         for grid in GRIDS:
-            self.assertAlmostEqual(self.loss(model, "--grid", grid, *kept), want, delta=2e-6, msg=grid)
+            self.assertAlmostEqual(self.loss(model, "--grid", grid, *kept), want, delta=2e-6,
+                                   msg=grid)
         self.assertNotEqual(self.loss(model, "--quantize", "q4_0"), want)
 
     def test_adapters_are_trained_beside_them(self):

@@ -271,8 +271,7 @@ void VerifyingBackend::verified(std::span<const Matmul> all, const std::function
   AXONN_CHECK(again.empty(), again,
               ", also when it is computed again; faulty hardware is likely. Resume from the newest "
               "checkpoint (checkpoint.resume = \"auto\"), without that rank's node");
-  remark(concat(
-      fault, "; it is computed again. If this happens there again, take that rank's node ", "out"));
+  remark(fault + "; it is computed again. If this happens there again, take that rank's node out");
 }
 
 }  // namespace axonn

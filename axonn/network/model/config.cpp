@@ -341,14 +341,14 @@ void list_initialisation(ModelConfig& model, OptionList& list) {
 void list_quantize(ModelConfig& model, OptionList& list) {
   list.add(
       "quantize", model.quantize, kQuantizations,
-      {.help = "how the frozen matrices of the blocks are kept under adapters (QLoRA): nf4 and "
-               "fp4 of bitsandbytes, q4_0 and q4_k of GGUF, 4.5 bits a weight; of GGUF also q3_k "
-               "of 3.4, mxfp4 of 4.25, q4_1 of 5, q5_0 and q5_k of 5.5, q5_1 of 6, q6_k of 6.6 and "
-               "q8_0 of 8.5; "
-               "int8, a factor for each row, 8.5 bits; file: each matrix as the GGUF file at "
-               "model.path has it, also of q2_k, iq4_nl and iq4_xs, which are only read, and "
-               "embeddings, too, or the experts in MXFP4 of a folder, as gpt-oss was published; "
-               "none: in training.dtype",
+      {.help =
+           "how the frozen matrices of the blocks are kept under adapters (QLoRA): nf4 and "
+           "fp4 of bitsandbytes, q4_0 and q4_k of GGUF, 4.5 bits a weight; of GGUF also q3_k "
+           "of 3.4, mxfp4 of 4.25, q4_1 of 5, q5_0 and q5_k of 5.5, q5_1 of 6, q6_k of 6.6 and "
+           "q8_0 of 8.5; int8, a factor for each row, 8.5 bits; file: each matrix as the GGUF "
+           "file at model.path has it, also of q2_k, iq4_nl and iq4_xs, which are only read, and "
+           "embeddings, too, or the experts in MXFP4 of a folder, as gpt-oss was published; "
+           "none: in training.dtype",
        .also = "load_in_4bit load_in_8bit quantization bnb_4bit_quant_type quant_type"});
   list.add("quantize_embeddings", &model.quantize_embeddings,
            {.help = "keep the table of tokens and the output layer as codes, too, as GGUF does",

@@ -299,9 +299,9 @@ std::string StateSums::finish_update() {
 }
 
 std::string StateSums::find_fault() {
-  check_copies();
+  check_copies();  // also of master weights that are copies
   for (const Group& of : groups_) {
-    sum_state(of, {}, kFound);
+    for (const Buffer& buffer : of.state) sum(buffer, kFound);
     if (of.average) sum(*of.average, kFound);
   }
   const std::string fault = std::exchange(lost_, {});
